@@ -1,1 +1,1 @@
-"""Who calls, what they may do, and how consent is asked for. Imports no starlette and no mcp."""
+"""Callers, what they may do, and how users consent. Imports no starlette and no mcp."""

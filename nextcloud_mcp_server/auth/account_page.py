@@ -1,4 +1,4 @@
-"""What a user sees and changes of their own connection, once they signed in at the browser."""
+"""The account page: what a signed-in user sees and changes of their own connection."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a disconnect waits for Nextcloud before it says that it will go on trying.
+#: How long a disconnect waits for Nextcloud before it reports that the revocation continues in the background.
 REVOKE_SECONDS = 5.0
 
 _ENTRIES_READ = 300
@@ -39,22 +39,22 @@ _ALERT_SHOWN = timedelta(days=30)
 
 
 class ClientTokens(Protocol):
-    """Tokens that this server itself gave to clients."""
+    """The tokens that this server's own authorization server issued to clients."""
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what a user's clients hold, or one of them; tell how many sign-ins that were."""
+        """End the tokens of all clients of a user, or of one client; return how many sign-ins that ended."""
         ...
 
     async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a user."""
+        """List the clients that hold valid tokens of a user."""
         ...
 
 
 class AccountPage:
-    """Everything here is about the user who signed in, and no one else: each query names them.
+    """Reads and changes the signed-in user's own connection; every query is limited to their principal.
 
-    `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
-    `tokens` are there where this server gives them to clients itself.
+    `on_changed` is called after a change of what a client may do, so that caches are dropped. `tokens` is given
+    only where this server issues tokens to clients itself.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class AccountPage:
         self._revoke_seconds = revoke_seconds
 
     async def view(self, who: SignedIn) -> AccountView:
-        """Show the account, and each client with what it may do and did lately."""
+        """Return the account, and for each client its scopes and its recent actions."""
         grant = await self._database.grants.find(who.principal, "")
         permissions = await self._database.grants.permissions(who.principal)
         entries = await self._database.audit.recent(who.principal, _ENTRIES_READ)
@@ -116,7 +116,7 @@ class AccountPage:
         )
 
     async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
-        """Change what one client may do, within what the operator allows.
+        """Set the scopes of one client, within what the operator allows.
 
         Raises:
             InvalidInput: The user has no such client.
@@ -127,7 +127,7 @@ class AccountPage:
         await self._changed(who, client_id, "changed", " ".join(sorted(allowed)))
 
     async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
-        """Let one client do nothing until it goes on, or let it go on.
+        """Pause one client's access, or resume it.
 
         Raises:
             InvalidInput: The user has no such client.
@@ -137,7 +137,7 @@ class AccountPage:
         await self._changed(who, client_id, "paused" if paused else "goes on")
 
     async def remove(self, who: SignedIn, client_id: str) -> None:
-        """End what one client may do, and its tokens.
+        """Delete one client's permission, and its tokens.
 
         Raises:
             InvalidInput: The user has no such client.
@@ -148,25 +148,25 @@ class AccountPage:
         self._on_changed()
 
     async def disconnect(self, who: SignedIn) -> bool:
-        """End everything here and at Nextcloud; tell whether Nextcloud has confirmed that already."""
+        """End the user's whole connection; return whether Nextcloud has confirmed the revocation already."""
         await self._end_tokens(who)
         grant = await self._database.grants.disconnect(
             who.principal, audit=self._entry(who, "", "disconnect", "done")
         )
-        # What waited for the user's word at some consent request was discarded with everything else.
+        # Pending grants of this user's consent requests were discarded with everything else.
         await self._database.pending_grants.release_due(nextcloud_url=self._policy.nextcloud_url)
         self._on_changed()
         if grant is not None and not grant.credential.secret:
-            # It cannot be opened, so only the user can end it at Nextcloud.
+            # The credential cannot be decrypted, so only the user can revoke it at Nextcloud.
             return False
         with anyio.move_on_after(self._revoke_seconds):
             await self._outbox.turn()
-        # What is left is the background's work, and it must learn when to try again.
+        # The background task sends what is left; `wake` makes it compute its next attempt.
         self._outbox.wake()
         return not await self._outbox.waiting(who.principal)
 
     async def sign_out_clients(self, who: SignedIn, client_id: str | None = None) -> None:
-        """End the tokens of a user's clients, or of one: each has to sign in again."""
+        """End the tokens of all clients of the user, or of one client; each must sign in again."""
         if await self._end_tokens(who, client_id):
             entry = self._entry(who, client_id or "", "sign-out", "done")
             await self._database.audit.append([entry])

@@ -1,4 +1,4 @@
-"""From a caller to the Nextcloud account a tool may use, or to the consent request that is needed first."""
+"""Finds the account that a tool may use for a caller, or the consent request that is needed first."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 #: A disconnect by another process is noticed within this time.
 CACHE_SECONDS = 5.0
 
-#: An access token that is refused so soon after it was renewed is not renewed again.
+#: An access token that Nextcloud refuses within this time after its refresh is not refreshed again.
 RENEW_AGAIN_SECONDS = 60.0
 
-#: How long a disconnect waits for Nextcloud before it says that it will go on trying.
+#: How long a disconnect waits for Nextcloud before it reports that the revocation continues in the background.
 REVOKE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An account that may be used now, and which credential opens it, to stop that when it is refused."""
+    """An account that a call may use now, and the credential that opens it, so that `reject` can name it."""
 
     account: Account
     scopes: frozenset[str]
@@ -43,7 +43,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a user may know of their own connection."""
+    """What a user may see of their own connection."""
 
     connected: bool
     account_name: str
@@ -58,10 +58,10 @@ NOT_CONNECTED = Connection(False, "", "", frozenset(), needs_reauth=False, by_op
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed it already.
+    """How a disconnect ended. `at_nextcloud` says whether Nextcloud has confirmed the revocation already.
 
-    `by_hand` says that it never will: the credential cannot be opened, so only the user can delete it.
-    With an `account_url` only this client's permission has ended; the user ends the rest on that page.
+    `by_hand` says that it never will: the credential cannot be decrypted, so only the user can delete it. With
+    an `account_url` only this client's permission has ended; the user ends the rest on that page.
     """
 
     was_connected: bool
@@ -79,7 +79,7 @@ async def _nothing_to_poll(elicitation_id: str) -> bool:  # noqa: ARG001 - see `
 
 
 class Accounts(Protocol):
-    """What tools need of accounts."""
+    """The accounts as tools use them."""
 
     @property
     def account_url(self) -> str:
@@ -87,47 +87,50 @@ class Accounts(Protocol):
         ...
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:
-        """Find what the call needs.
+        """Return the account of a caller, opened for these scopes.
 
         Raises:
-            ElicitationRequired: The user has to visit a page first.
-            MissingScope: The operator's settings rule it out.
-            TokenTooNarrow: The caller's access token does not cover it.
+            ElicitationRequired: The user must answer a consent request first.
+            MissingScope: The operator's settings exclude one of the scopes.
+            TokenTooNarrow: The caller's access token does not cover the scopes.
             NextcloudError: A consent request could not be prepared.
         """
         ...
 
     async def find(self, caller: Caller) -> Opened | None:
-        """Find what the caller may use, asking no one for more; None when there is nothing.
+        """Return the account that the caller may use, without asking for consent; None when there is none.
 
         Raises:
-            NextcloudError: It has to be renewed, and cannot be just now.
+            NextcloudError: The access token must be refreshed, and that is not possible now.
         """
         ...
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
-        """Stop using what Nextcloud refused: `open` finds something else from now on, or nothing.
+        """Stop using a credential that Nextcloud refused; `open` finds another one from now on, or none.
 
         Raises:
-            NextcloudError: It may be renewed, but not now.
+            NextcloudError: The access token can be refreshed, but not now.
         """
         ...
 
     async def decline(self, elicitation_id: str) -> None:
-        """Record that the user said no to a consent request that `open` asked for."""
+        """Record that the user declined a consent request that `open` raised."""
         ...
 
     async def connection(self, caller: Caller) -> Connection:
-        """Tell where the caller stands."""
+        """Return the state of the caller's connection."""
         ...
 
     async def disconnect(self, caller: Caller) -> Disconnected:
-        """End the caller's connection: all of it for one user's server, else this client's part of it."""
+        """End the caller's connection: all of it on a single-user server, else this client's permission only."""
         ...
 
 
 def opening(credential: Credential) -> NextcloudCredential:
-    """Say how a stored credential is shown to Nextcloud: what is refreshed is an access token."""
+    """Convert a stored credential for the Nextcloud client.
+
+    An OAuth credential, which has a refresh token, becomes a bearer token.
+    """
     if credential.refresh_token is None:
         return BasicCredential(credential.login_name, credential.secret)
     return BearerCredential(credential.secret)
@@ -179,7 +182,7 @@ class GrantedAccounts:
             and need.reused
             and await self._poll_now(need.elicitation_id)
         ):
-            # Its link was used: it must not be given again.
+            # The link of this consent request was used, so the client must not get it again.
             need = await self._open_or_ask(caller, scopes)
         if isinstance(need, ElicitationRequired):
             raise need
@@ -189,8 +192,8 @@ class GrantedAccounts:
         opened, grant = await self._open(caller, scopes)
         if opened is None or not scopes <= opened.scopes:
             need = await self._provisioning.ask(caller, scopes, grant=grant)
-            # Where it was made anew, the one before it may have been granted since the first look; no one is given
-            # the new one then.
+            # If this consent request is new, an older one may have been granted since the first query. Then the
+            # account is used, and the new request reaches no client.
             opened = None if need.reused else (await self._open(caller, scopes))[0]
             return opened if opened is not None and scopes <= opened.scopes else need
         return opened
@@ -200,11 +203,14 @@ class GrantedAccounts:
         try:
             return (await self._open(caller, frozenset()))[0]
         except MissingScope:
-            # Paused.
+            # The user paused this client.
             return None
 
     async def _open(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
-        """Open what there is for this token, and give the grant it stands on when that was read anew."""
+        """Return the account within the scopes of the caller's token, and its grant.
+
+        The grant is None if it was not read from the database for this call.
+        """
         opened, grant = await self._for_client(caller, scopes)
         if opened is None:
             return None, grant
@@ -212,7 +218,10 @@ class GrantedAccounts:
         return (opened if allowed == opened.scopes else replace(opened, scopes=allowed)), grant
 
     async def _for_client(self, caller: Caller, scopes: frozenset[str]) -> tuple[Opened | None, Grant | None]:
-        """Open what the user allowed the client, whatever the token covers: that is not kept."""
+        """Return the account with the user's permission for the client, and its grant.
+
+        The scopes of the token are neither applied nor cached.
+        """
         key = (caller.principal, caller.client_id)
         until, opened = self._cache.get(key, (0.0, None))
         if opened is not None and until >= self._monotonic() and scopes <= opened.scopes:
@@ -221,18 +230,18 @@ class GrantedAccounts:
         self._cache.pop(key, None)
         grant = await self._find(caller)
         opened = self._usable(grant)
-        # What was read before a disconnect must not be found after it.
+        # A grant that was read before a disconnect must not be cached after it.
         if grant is not None and opened is not None and changes == self._changes:
             self._cache[key] = (self._monotonic() + self._keeping(grant.credential), opened)
         return opened, grant
 
     def forget(self) -> None:
-        """Look at the database again before the next call: a user has changed something."""
+        """Drop the cached accounts, so that the next call reads the database: a user changed a permission."""
         self._cache.clear()
         self._changes += 1
 
     async def _find(self, caller: Caller) -> Grant | None:
-        """Read what the caller was granted, with an access token that works where there is one."""
+        """Read the caller's grant from the database; refresh its access token if that is due."""
         grant = await self._database.grants.find(caller.principal, caller.client_id)
         if grant is None or grant.permission is None:
             return grant
@@ -245,16 +254,16 @@ class GrantedAccounts:
             return grant
         known = grant.credential
         if self._refused.get(known.id) == known.version:
-            # It has not run out, but Nextcloud has refused it, and it is not renewed yet.
+            # Nextcloud refused the access token although it has not expired, and no refresh has followed yet.
             credential = await self._broker.renew(grant)
             self._refused.pop(known.id, None)
         else:
             credential = await self._broker.fresh(grant)
-        # Gone: disconnected meanwhile, or replaced by what the user granted anew.
+        # The credential is gone: the user disconnected meanwhile, or connected again.
         return await self._find(caller) if credential is None else replace(grant, credential=credential)
 
     def _keeping(self, credential: Credential) -> float:
-        """Say for how many seconds an opened account may be used without another look."""
+        """Return for how many seconds an account may be cached."""
         if credential.expires_at is None:
             return CACHE_SECONDS
         left = (credential.expires_at - self._provisioning.now()).total_seconds()
@@ -268,17 +277,17 @@ class GrantedAccounts:
         return Opened(account, grant.permission.scopes, credential.id, credential.version)
 
     async def reject(self, caller: Caller, opened: Opened) -> None:
-        """See `Accounts.reject`. Nextcloud throttles every user behind our address after ten refusals."""
+        """See `Accounts.reject`. After ten refusals Nextcloud throttles all users of this server's address."""
         self.forget()
         self._refused[opened.credential_id] = opened.version
         if not await self._renew(caller, opened):
             await self._stop(caller, opened)
         self._refused.pop(opened.credential_id, None)
-        # A call that came in between may have found what was refused still standing.
+        # A concurrent call may have cached the refused credential again.
         self.forget()
 
     async def _renew(self, caller: Caller, opened: Opened) -> bool:
-        """Replace a refused access token; False when there is no way to, or that was just tried."""
+        """Refresh a refused access token; return False when that is impossible, or was just tried."""
         grant = await self._database.grants.find(caller.principal, caller.client_id)
         if self._broker is None or grant is None or grant.credential.id != opened.credential_id:
             return False
@@ -286,10 +295,10 @@ class GrantedAccounts:
         recent = {one: made for one, made in self._renewed.items() if now < made[0] + RENEW_AGAIN_SECONDS}
         self._renewed = recent
         if credential_id in recent and recent[credential_id][1] == opened.version:
-            # Nextcloud refuses what it has just given; more of the same would be a loop.
+            # Nextcloud refuses the token it has just issued; another refresh would repeat that without end.
             return False
         if grant.credential.version != opened.version:
-            # Another user was faster.
+            # A concurrent call refreshed the token already.
             return True
         credential = await self._broker.renew(grant)
         if credential is None or credential.version == opened.version or credential.needs_reauth:
@@ -343,6 +352,6 @@ class GrantedAccounts:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
             await self._outbox.turn()
-        # What is left is the background's work, and it must learn when to try again.
+        # The background task sends what is left; `wake` makes it compute its next attempt.
         self._outbox.wake()
         return Disconnected(was_connected=True, at_nextcloud=not await self._outbox.waiting(caller.principal))

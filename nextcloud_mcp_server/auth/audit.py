@@ -1,4 +1,4 @@
-"""Who did what, written in batches so that reading a note costs no transaction."""
+"""The audit log. Entries are written in batches, so that reading a note costs no transaction."""
 
 import logging
 from collections.abc import Callable
@@ -19,12 +19,15 @@ logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 2.0
 BATCH = 200
 
-#: Kept at most while they cannot be written; the oldest are dropped first.
+#: Entries kept at most while the database cannot be written; the oldest are dropped first.
 MOST_WAITING = 10_000
 
 
 class AuditLog:
-    """Collects entries. Changes are written before their answer goes out, reads a little later."""
+    """Collects audit entries.
+
+    Those of changes are written before the answer is sent, those of reads a little later.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class AuditLog:
     async def record(
         self, caller: Caller, *, action: str, result: str, detail: str, request_id: str, now: bool
     ) -> None:
-        """Add one entry; `now` writes it, and what waits before it, at once."""
+        """Add one entry; with `now`, write it and all waiting entries at once."""
         principal = caller.principal
         entry = AuditEntry(
             at=self._clock(),
@@ -63,14 +66,14 @@ class AuditLog:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what was collected; what could not be written stays for the next time."""
+        """Write the collected entries; those that could not be written are kept for the next flush."""
         entries, self._entries = self._entries, []
         callers, self._callers = self._callers, {}
         try:
             if entries:
                 await self._database.audit.append(entries)
         except BaseException:
-            # The call that happens to flush may be cancelled; the entries are not only its own.
+            # The call that flushes may be cancelled; the entries are not only its own.
             self._entries = [*entries, *self._entries][-self._most_waiting :]
             self._callers = callers | self._callers
             raise
@@ -78,7 +81,7 @@ class AuditLog:
             await self._database.grants.touch(caller.principal, caller.client_id, self._clock())
 
     async def run(self) -> None:
-        """Write every few seconds, and what is left when the server ends."""
+        """Flush every few seconds, and once more when the server stops."""
         try:
             while True:
                 await self._work.wait()

@@ -1,8 +1,10 @@
-"""Ends what a user has here when the issuer says that they logged out (OpenID Connect Back-Channel Logout 1.0).
+"""Ends a user's sessions and tokens when the issuer reports a logout.
 
-Access tokens are signed, and no one can take a signature back. So each logout is kept, and a token of
-this user that was issued before it is refused. A client whose refresh token the issuer still takes
-gets a newer one: whether it does is the issuer's decision.
+Implements OpenID Connect Back-Channel Logout 1.0.
+
+A signed access token cannot be revoked. So each logout is stored, and a token of this user that was issued
+before it is refused. A client whose refresh token the issuer still accepts gets a newer access token: that is
+the issuer's decision.
 """
 
 import logging
@@ -24,27 +26,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Access tokens that live longer than this outlive what is known of a logout.
+#: How long a logout is kept. Access tokens with a longer lifetime outlive it.
 KEPT = timedelta(days=1)
 
-#: A logout that another process was told of counts here within this time.
+#: A logout that another process received takes effect here within this time.
 LOOK_SECONDS = 5.0
 
-#: Rows of another process may be written later than they say.
+#: Another process may commit a row later than the time in it.
 _OVERLAP = timedelta(seconds=60)
 
 _EVENT = "http://schemas.openid.net/event/backchannel-logout"
-#: §2.4 recommends a type of its own; many issuers write none, or JWT. Never that of an access token.
+#: §2.4 recommends the type `logout+jwt`; many issuers write none, or JWT. The type of access tokens is never
+#: accepted.
 _TYPES = frozenset({"logout+jwt", "jwt", ""})
 _LONGEST = 255
 
 Claims = Mapping[str, object]
-#: Told of logouts that are new here: ends what matches, such as open streams and sessions.
+#: Called with a predicate on claims for logouts that are new here; ends what matches, such as open streams and
+#: browser sessions.
 OnLogout = Callable[[Callable[[Claims], bool]], Awaitable[None]]
 
 
 class BackChannelLogout:
-    """Takes logout tokens, and knows which access tokens they end. `client_id` is ours at the issuer."""
+    """Receives logout tokens, and decides which access tokens they end.
+
+    `client_id` is this server's id at the issuer.
+    """
 
     def __init__(
         self,
@@ -69,12 +76,12 @@ class BackChannelLogout:
         self._next_look = 0.0
 
     async def receive(self, token: str) -> None:
-        """Take a logout token (§2.6): end the browser sessions it is about, and refuse older access tokens.
+        """Verify a logout token (§2.6), end the browser sessions it names, and refuse older access tokens.
 
         Raises:
-            TokenRefused: It is not a logout token for us, or it came before.
+            TokenRefused: It is not a logout token for this server, or it was received before.
             IssuerUnavailable: The issuer's keys could not be fetched.
-            StorageError: It could not be stored, so nothing has ended.
+            StorageError: The logout could not be stored, so nothing has ended.
         """
         header = jwt_check.read_header(token)
         claims = jwt_check.decode(
@@ -114,8 +121,8 @@ class BackChannelLogout:
         """Refuse an access token that was issued before its user logged out.
 
         Raises:
-            TokenRefused: It was.
-            StorageError: That cannot be told now.
+            TokenRefused: The token was issued before the logout.
+            StorageError: The database cannot be read.
         """
         if self._monotonic() >= self._next_look:
             await self._look()
@@ -123,7 +130,7 @@ class BackChannelLogout:
             raise TokenRefused("The person logged out at the identity provider after the token was issued.")
 
     async def run(self) -> None:
-        """Hear of the logouts that other processes are told of, as long as the server runs."""
+        """Read the logouts that other processes stored, as long as the server runs."""
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
@@ -152,14 +159,18 @@ class BackChannelLogout:
 
 
 def _ends(logout: Logout, claims: Claims) -> bool:
-    """Tell whether a logout ends a token: of the session it names, or of its user where the token names none."""
+    """Tell whether a logout ends the token with these claims.
+
+    It does if the token is of the session that the logout names, or of its user where the token names no
+    session.
+    """
     if claims.get("iss", logout.issuer) != logout.issuer:
         return False
     sub, sid, issued_at = _text(claims, "sub"), _text(claims, "sid"), claims.get("iat")
     of_person = sub is not None and logout.sub_hash == hash_of(sub)
     names_session = logout.sid_hash is not None and sid is not None
     meant = logout.sid_hash == hash_of(sid or "") if names_session else of_person
-    # Without a time the issuer is asked again in any case: only opaque tokens may lack it.
+    # A token without `iat` is opaque, and the issuer is asked about it again in any case.
     return meant and isinstance(issued_at, int | float) and issued_at <= logout.issued_at.timestamp()
 
 

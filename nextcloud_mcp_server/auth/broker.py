@@ -1,10 +1,10 @@
-"""One living access token per credential, however many tasks and processes want it.
+"""Keeps one valid access token per credential for all tasks and processes.
 
-A refresh token is good once, so a refresh is made once: a lock keeps the tasks of this process in
-line, a lease in the database the processes, and a compare-and-swap on the credential's version
-decides what counts. A process that was frozen past its lease loses that swap; what it brought is kept as an
-alternate and tried once before the credential is given up, because of parallel refreshes Nextcloud
-can answer all and let only one successor live.
+A refresh token works once, so only one refresh may be made. A lock serializes the tasks of this process, a
+lease in the database serializes the processes, and a compare-and-swap on the credential's version decides which
+result is stored. A process that was suspended beyond its lease loses that swap. Its tokens are kept as the
+credential's alternate, and tried once before the credential is given up: Nextcloud may answer all of several
+parallel refreshes and keep only one successor valid.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: An access token with less life than this is refreshed before it is used. Some identity providers
-#: give it a minute in all (Keycloak's default), of which half is to be used.
+#: An access token that expires within this time is refreshed before it is used. Some identity providers issue
+#: tokens for one minute (Keycloak's default), of which half is to be used.
 AHEAD = timedelta(seconds=30)
 
-#: How long a call without a living token waits for another process: a little longer than a lease.
+#: How long a call without a valid token waits for another process: a little longer than a lease.
 WAIT_SECONDS = 40.0
 _FIRST_LOOK_SECONDS = 0.05
 _SLOWEST_LOOK_SECONDS = 0.5
@@ -39,7 +39,7 @@ _NOT_NOW = "The access to Nextcloud could not be renewed just now. Nothing is lo
 
 @dataclass(slots=True)
 class _Flight:
-    """The tasks of this process that want the same credential; `seen` is what the last of them found."""
+    """The tasks of this process that need the same credential; `seen` is their latest result."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     tasks: int = 0
@@ -48,14 +48,14 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a credential is now, None when it is gone, and whether its lease is ours."""
+    """A credential as stored, None when it is gone; `leased` says whether this call holds its lease."""
 
     credential: Credential | None
     leased: bool
 
 
 class Broker:
-    """Keeps the access tokens of OAuth grants alive; app passwords pass through it untouched."""
+    """Keeps the access tokens of OAuth grants valid; returns app passwords unchanged."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Broker:
         self._flights: dict[str, _Flight] = {}
 
     async def fresh(self, grant: Grant) -> Credential | None:
-        """Return the credential with an access token to use now; None when it is gone.
+        """Return the credential of a grant with a valid access token; None when the credential is gone.
 
-        One that needs the user again comes back with `needs_reauth`.
+        With `needs_reauth` set, the user must consent again.
 
         Raises:
-            NextcloudError: The access token is dead, and another one cannot be had right now.
+            NextcloudError: The access token is not valid any more, and no new one can be fetched now.
         """
         return await self._want(grant, refused=None)
 
     async def renew(self, grant: Grant) -> Credential | None:
-        """Return the credential with another access token than this one, which Nextcloud refused.
+        """Return the credential with a new access token; Nextcloud refused the one in `grant`.
 
         Raises:
-            NextcloudError: Another one cannot be had right now.
+            NextcloudError: No new access token can be fetched now.
         """
         return await self._want(grant, refused=grant.credential.version)
 
@@ -96,7 +96,7 @@ class Broker:
             return credential
         async with self._flight(credential.id) as flight:
             if flight.lock.locked() and self._works(credential, refused):
-                # A user refreshes ahead of time, and no one has to wait for that.
+                # Another task refreshes the token before it expires; this call need not wait for that.
                 return credential
             async with flight.lock:
                 seen = flight.seen
@@ -104,7 +104,8 @@ class Broker:
                     return seen
                 found = await self._refresh(grant, flight, refused)
                 if found is not None and found.needs_reauth and found.alternate is not None:
-                    # Our answer was late, and another process has given up meanwhile.
+                    # The provider's answer came after the lease, and another process has given the credential up
+                    # meanwhile.
                     found = await self._refresh(grant, flight, refused)
                 return found
 
@@ -120,10 +121,10 @@ class Broker:
                 del self._flights[credential_id]
 
     def _settled(self, credential: Credential, refused: int | None) -> bool:
-        """Tell whether to take a credential as it is, instead of refreshing it.
+        """Tell whether to use a credential as it is, instead of refreshing it.
 
         Raises:
-            Unavailable: It does not work, and it is too early to try again.
+            Unavailable: Its access token is not valid, and it is too early for another refresh.
         """
         if credential.needs_reauth and credential.alternate is None:
             return True
@@ -135,7 +136,7 @@ class Broker:
         return works and (credential.expires_at is None or now + AHEAD < credential.expires_at)
 
     def _works(self, credential: Credential, refused: int | None) -> bool:
-        """Tell whether the access token can be used, be it for some seconds."""
+        """Tell whether the access token is valid now, be it for seconds only."""
         if credential.needs_reauth or (refused is not None and credential.version <= refused):
             return False
         return credential.expires_at is None or self._clock() < credential.expires_at
@@ -147,8 +148,8 @@ class Broker:
         if current is None or not held.leased:
             return current
         outcome = Outcome(current)
-        # From here on a caller that goes away must not cut in: others wait for the answer, and when
-        # the provider has given it the old refresh token is used up.
+        # From here on a cancelled caller must not interrupt the refresh: other tasks wait for the result, and the
+        # provider's answer uses up the old refresh token.
         with anyio.CancelScope(shield=True):
             outcome = await self._use(grant, current, owner, refused)
         flight.seen = outcome.credential
@@ -157,7 +158,7 @@ class Broker:
         return outcome.credential
 
     async def _use(self, grant: Grant, current: Credential, owner: str, refused: int | None) -> Outcome:
-        """Refresh a leased credential, unless a user did so meanwhile; its lease is free in the end."""
+        """Refresh a leased credential unless another process did meanwhile; release the lease in every case."""
         try:
             settled = self._settled(current, refused)
         except Unavailable as early:
@@ -170,7 +171,7 @@ class Broker:
         return outcome
 
     async def _hold(self, asked: Credential, owner: str, refused: int | None) -> _Held:
-        """Lease the credential, or wait for what its holder makes of it."""
+        """Lease the credential, or wait for the result of the process that holds the lease."""
         grants, pause = self._database.grants, _FIRST_LOOK_SECONDS
         with anyio.move_on_after(self._wait_seconds):
             while True:

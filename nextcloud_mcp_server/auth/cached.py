@@ -1,4 +1,7 @@
-"""One value from elsewhere that every user shares: fetched by one at a time, kept while its source is down."""
+"""Caches one fetched value that all users share.
+
+One task fetches it; the old value is used while its source is down.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,16 +14,16 @@ from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable
 
 _T = TypeVar("_T")
 
-#: After a failure no one asks again for this long while there is something old to use.
+#: Pause after a failed fetch while there is an old value to use.
 PAUSE_SECONDS = 30.0
 
-#: The same while there is nothing to use at all.
+#: Pause after a failed fetch while there is no value at all.
 SHORT_PAUSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """For how long a value is used without asking, and how long while asking fails."""
+    """For how long a value is used without a new fetch, and for how long while fetches fail."""
 
     fresh_seconds: float
     stale_seconds: float
@@ -33,7 +36,7 @@ class _Kept(Generic[_T]):
 
 
 class Cached(Generic[_T]):
-    """The value, with what is known about its age."""
+    """A value, with its age and the last failure."""
 
     def __init__(
         self, fetch: Callable[[], Awaitable[_T]], ages: Ages, *, monotonic: Callable[[], float]
@@ -43,7 +46,7 @@ class Cached(Generic[_T]):
         self._monotonic = monotonic
         self._lock = anyio.Lock()
         self._kept: _Kept[_T] | None = None
-        # Made anew for each who asks: one exception raised by many would grow a trace without end.
+        # A new exception for each caller: one exception raised many times would grow a traceback without end.
         self._failure: Callable[[], Exception] = partial(
             IssuerUnavailable, "The identity provider is silent."
         )
@@ -51,15 +54,15 @@ class Cached(Generic[_T]):
         self._next_renewal = 0.0
 
     async def get(self) -> _T:
-        """Return the value, fetched if it is older than it may be.
+        """Return the value; fetch it first if it is too old.
 
         Raises:
-            IssuerUnavailable: It could not be fetched, now or a moment ago, and the old one is too old.
-            ConfigurationError: The same, and asking again will not help.
+            IssuerUnavailable: The fetch failed, now or a moment ago, and the old value is too old.
+            ConfigurationError: The same, and a later fetch will fail too.
         """
         kept = self._fresh(self._ages.fresh_seconds)
         if kept is None and self._lock.locked():
-            # A user asks already: no one needs to wait for that while the old one will do.
+            # Another task fetches already; this one need not wait while the old value may be used.
             kept = self._fresh(self._ages.stale_seconds)
         kept = kept or await self._settled()
         if kept is None:
@@ -67,7 +70,7 @@ class Cached(Generic[_T]):
         return kept.value
 
     async def renew(self) -> _T:
-        """Fetch the value though it is fresh, but only once in `PAUSE_SECONDS`; else return what there is.
+        """Fetch the value even if it is fresh, at most once in `PAUSE_SECONDS`; else return the cached value.
 
         Raises:
             IssuerUnavailable: As `get`.
@@ -93,8 +96,8 @@ class Cached(Generic[_T]):
     async def _ask(self) -> None:
         if self._monotonic() < self._next_try:
             return
-        # A caller that goes away while asking must neither leave the others without an answer nor have
-        # them ask again; the request has a time limit of its own.
+        # A cancelled caller must neither leave the others without an answer nor make them fetch again; the
+        # request has a time limit of its own.
         with anyio.CancelScope(shield=True):
             try:
                 self._kept = _Kept(await self._fetch(), self._monotonic())

@@ -1,4 +1,4 @@
-"""What is known of a client beside the name that it gives itself."""
+"""What is known of a client besides the name that it gives itself."""
 
 from nextcloud_mcp_server.auth.builtin import document_source, redirects
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity
@@ -8,9 +8,10 @@ from nextcloud_mcp_server.storage.oauth_records import Client
 
 
 def identity(client_id: str, name: str, registered: Client | None) -> ClientIdentity | None:
-    """Say who a client is; `registered` is what it told this server of itself, None where another one gives tokens.
+    """Build the identity of a client; None in single-user mode, where all programs are one client.
 
-    None in personal mode, where all programs of a computer are one client.
+    `registered` is what the client told this server's authorization server; None if another issuer gives the
+    tokens.
     """
     if client_id == PERSONAL_CLIENT_ID:
         return None

@@ -1,4 +1,4 @@
-"""What an issuer says of itself: OpenID Connect Discovery 1.0 and RFC 8414, both well-known forms."""
+"""Reads an issuer's metadata: OpenID Connect Discovery 1.0 and RFC 8414, both well-known forms."""
 
 import ipaddress
 import logging
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _AGES = Ages(fresh_seconds=3600.0, stale_seconds=86_400.0)
 
-#: How long a start waits for an issuer that starts at the same time, and how it paces its questions.
+#: How long a starting server waits for an issuer that is starting too, and its first pause between requests.
 START_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 2.0
 _LONGEST_PAUSE_SECONDS = 8.0
@@ -28,7 +28,10 @@ _ISSUER_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class IssuerMetadata:
-    """The parts of an issuer's metadata that we use. What we talk to ourselves is on its own origin."""
+    """The parts of an issuer's metadata that are used.
+
+    URLs that this server itself requests are on the issuer's own origin.
+    """
 
     issuer: str
     authorization_endpoint: str
@@ -45,7 +48,7 @@ class IssuerMetadata:
 
 
 class Discovery:
-    """Finds an issuer's metadata, and keeps it for an hour (for a day while the issuer is down)."""
+    """Fetches an issuer's metadata, and caches it for an hour (for a day while the issuer is down)."""
 
     def __init__(
         self, issuer: str, outgoing: Outgoing, *, monotonic: Callable[[], float] = anyio.current_time
@@ -60,17 +63,17 @@ class Discovery:
 
         Raises:
             IssuerUnavailable: The issuer does not answer now.
-            ConfigurationError: It answers, but not with the metadata of the issuer that is configured.
+            ConfigurationError: The issuer answers, but not with the metadata of the configured issuer.
         """
         return await self._cached.get()
 
     async def ready(
         self, *, seconds: float = START_SECONDS, sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     ) -> IssuerMetadata:
-        """Return the metadata at start, and give an issuer that is starting too the time it needs.
+        """Return the metadata when the server starts; wait for an issuer that is starting at the same time.
 
         Raises:
-            IssuerUnavailable: It did not come up in time.
+            IssuerUnavailable: The issuer did not answer in time.
             ConfigurationError: As `get`, at once.
         """
         until, pause = self._monotonic() + seconds, _FIRST_PAUSE_SECONDS
@@ -98,13 +101,12 @@ class Discovery:
 
 
 def refuse_pairwise(metadata: IssuerMetadata, *, identity_claim: str) -> None:
-    """Refuse an issuer that names one user differently to every client (OpenID Connect Core §8.1).
+    """Refuse an issuer that gives each client another subject for one user (OpenID Connect Core §8.1).
 
-    The assistant's client and the one that users sign in with on our pages are two clients, so
-    no one would ever be recognised.
+    The MCP client and this server's own client are two clients, so no user would ever be recognized.
 
     Raises:
-        ConfigurationError: It knows pairwise subjects alone, and `sub` is what users are known by.
+        ConfigurationError: The issuer supports pairwise subjects only, and `sub` identifies users.
     """
     if identity_claim == "sub" and metadata.subject_types == frozenset({"pairwise"}):
         raise ConfigurationError(
@@ -114,7 +116,7 @@ def refuse_pairwise(metadata: IssuerMetadata, *, identity_claim: str) -> None:
 
 
 def is_safe(url: str) -> bool:
-    """Tell whether what is sent to an address is safe on its way: https, or http that stays on this computer."""
+    """Tell whether a URL protects what is sent to it: https, or http to this computer."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -134,7 +136,10 @@ def _is_loopback(parts: SplitResult) -> bool:
 
 
 def _well_known(issuer: str) -> list[str]:
-    """List where metadata may be: appended (OpenID Connect), then inserted before the path (RFC 8414 §3)."""
+    """List the URLs where an issuer's metadata may be.
+
+    First appended to the path (OpenID Connect), then inserted before the path (RFC 8414 §3).
+    """
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     urls = [
@@ -176,9 +181,9 @@ class _Reader:
         self._body = body
 
     def url(self, name: str, *, own_origin: bool = True) -> str | None:
-        """Read an address; one we talk to ourselves counts only on the issuer's own origin.
+        """Read a URL; one that this server itself requests counts only on the issuer's own origin.
 
-        What the browser goes to may be elsewhere: it carries no secret of ours there.
+        A URL for the browser may be on another origin: no secret of this server is sent there.
         """
         value = self._body.get(name)
         if not isinstance(value, str) or not is_safe(value):

@@ -1,7 +1,8 @@
-"""Notices accounts that another process took from who held them, so that this one ends what they have open.
+"""Notices accounts that another process took from a principal, and ends what is open for them here.
 
-The operator's `accounts release` writes to the database while the servers run. So does a server that gives an account
-to its owner, or finds that it was made anew at Nextcloud. The audit says who lost what; each server reads it.
+The operator's command `accounts release` writes to the database while the servers run. So does a server that
+gives an account to its owner, or finds that it was re-created at Nextcloud. The audit log names the principal
+that lost the account; each server reads it.
 """
 
 import logging
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: An account that another process took ends here within this time.
+#: A loss that another process recorded takes effect here within this time.
 LOOK_SECONDS = 5.0
 
-#: Entries of processes that write at the same time may become visible out of order, by so many numbers.
+#: Concurrent processes may commit entries out of order, by so many ids.
 _OVERLAP = 1_000
 
-#: Told who lost an account.
+#: Called with the principals that lost an account.
 OnEnded = Callable[[frozenset[Principal]], Awaitable[None]]
 
 
 class EndedAccounts:
-    """Reads the audit for accounts that were released or given to another principal."""
+    """Reads the audit log for accounts that were released or given to another principal."""
 
     def __init__(self, database: "Database", on_ended: OnEnded) -> None:
         self._database = database
@@ -39,7 +40,7 @@ class EndedAccounts:
         self._last: int | None = None
 
     async def run(self) -> None:
-        """Look again and again, as long as the server runs."""
+        """Call `look` periodically as long as the server runs."""
         while True:
             try:
                 await self.look()
@@ -48,10 +49,12 @@ class EndedAccounts:
             await anyio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Report who lost an account since the last look; the first look only notes what is there.
+        """Report the principals that lost an account since the last call.
+
+        The first call only records the position.
 
         Raises:
-            StorageError: The audit cannot be read.
+            StorageError: The audit log cannot be read.
         """
         last = await self._database.audit.last_number()
         found = await self._database.audit.ended_accounts(after=(self._last or last) - _OVERLAP)

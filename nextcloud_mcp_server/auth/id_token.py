@@ -1,4 +1,4 @@
-"""Who signed in, as an ID token says it (OpenID Connect Core §3.1.3.7)."""
+"""Verifies ID tokens (OpenID Connect Core §3.1.3.7)."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.auth import jwt_check
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.errors import SignInRefused, TokenRefused
 
-#: An access token says `at+jwt` (RFC 9068); an ID token says nothing or `JWT`.
+#: The accepted `typ` headers: an ID token has none or `JWT`; an access token has `at+jwt` (RFC 9068).
 _TYPES = ("", "jwt")
 
 #: Hash of `at_hash` by the last three digits of the algorithm (§3.1.3.6); Ed25519 goes with SHA-512.
@@ -23,7 +23,7 @@ _NOT_TRUSTED = "What the identity provider says about who signed in is not trust
 
 
 class IdTokenCheck:
-    """Checks ID tokens that are made out to one client of ours."""
+    """Verifies ID tokens issued to one of this server's clients."""
 
     def __init__(self, keyset: KeySet, *, client_id: str, clock: Callable[[], datetime]) -> None:
         self._keyset = keyset
@@ -35,11 +35,11 @@ class IdTokenCheck:
     ) -> Mapping[str, object]:
         """Verify an ID token completely and return its claims.
 
-        `nonce` is what this browser's sign-in began with: a code that was stolen elsewhere brings a
-        token with another one.
+        `nonce` is the one that this browser's sign-in sent: a code stolen from another sign-in brings another
+        nonce.
 
         Raises:
-            SignInRefused: Something about it is wrong.
+            SignInRefused: A check failed.
             IssuerUnavailable: The issuer's keys could not be fetched.
         """
         token = id_token.get_secret_value()
@@ -65,7 +65,7 @@ class IdTokenCheck:
 
     def _check_claims(self, claims: Mapping[str, object], nonce: SecretStr) -> None:
         several = isinstance(claims["aud"], list) and len(cast("list[object]", claims["aud"])) > 1
-        # A token for several clients must say which of them asked for it, and that must be us.
+        # A token for several audiences must name in `azp` the client that requested it: this server's.
         ours = claims.get("azp", None if several else self._client_id) == self._client_id
         named = claims.get("nonce")
         same = isinstance(named, str) and hmac.compare_digest(

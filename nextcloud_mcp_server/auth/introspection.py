@@ -1,4 +1,4 @@
-"""Asks an issuer what an opaque token is worth (RFC 7662), and fails closed."""
+"""Asks an issuer whether an opaque token is active (RFC 7662). Every failure refuses the token."""
 
 import logging
 from collections.abc import Callable
@@ -19,14 +19,14 @@ KEEP_SECONDS = 60.0
 
 _MOST_KEPT = 10_000
 
-#: Strangers can have us ask with any text; more than this many at once would hit the issuer.
+#: Any unauthenticated caller can cause a request to the issuer, so no more than this many run at once.
 _AT_ONCE = 10
 
 _OK = 200
 
 
 class Introspection:
-    """Answers are kept by the hash of their token; `client` is who may ask."""
+    """Introspects tokens and caches the answers by the token's hash; `client` authenticates this server."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Introspection:
         self._turns = anyio.Semaphore(_AT_ONCE)
 
     async def ask(self, token: str) -> Claims:
-        """Return what the issuer says of an active token; who it is for and until when is not checked here.
+        """Return the issuer's claims about an active token; audience and expiry are not checked here.
 
         Raises:
-            TokenRefused: The issuer does not know the token (any more), or it is no access token.
+            TokenRefused: The issuer does not know the token (any more), or the token is no access token.
             IssuerUnavailable: The issuer could not be asked.
             ConfigurationError: The issuer offers no introspection.
         """
@@ -62,7 +62,7 @@ class Introspection:
         return claims
 
     def forget(self) -> None:
-        """Ask about every token again: some may have been ended."""
+        """Drop the cached answers: some tokens may have been ended."""
         self._kept.clear()
 
     async def _ask(self, token: str) -> Claims:
@@ -76,7 +76,7 @@ class Introspection:
         answer = await self._outgoing.json("POST", endpoint, form=form, basic=self._client)
         said = answer.fields
         if answer.status != _OK or "active" not in said:
-            # 401 means that our own client is not accepted: no one's token is at fault.
+            # 401 means that the issuer does not accept this server's own client; the token is not at fault.
             logger.error(
                 "the identity provider does not say what a token is worth (status %d); check "
                 "INTROSPECTION_CLIENT_ID and its secret",

@@ -1,4 +1,4 @@
-"""The keys an issuer signs with (RFC 7517), kept for ten minutes and shared by every user."""
+"""The keys an issuer signs with (RFC 7517), cached for ten minutes and shared by all users."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -18,8 +18,8 @@ _AGES = Ages(fresh_seconds=600.0, stale_seconds=86_400.0)
 _MOST_KEYS = 100
 _OK = 200
 
-#: Algorithm → the type and curve of the keys it works with. Nothing symmetric, so that no public key
-#: can ever be taken for a shared secret.
+#: Algorithm → the type and curve of its keys. No symmetric algorithm, so that a public key can never be used as a
+#: shared secret.
 _FITTING: Mapping[str, tuple[str, str | None]] = {
     "RS256": ("RSA", None),
     "RS384": ("RSA", None),
@@ -53,10 +53,10 @@ class KeySet:
         self._cached = Cached(self._fetch, _AGES, monotonic=monotonic)
 
     async def key(self, kid: str | None, alg: str) -> PyJWK:
-        """Return the key with this id for this algorithm; without an id, the only one there is for it.
+        """Return the key with this id for this algorithm; without an id, the only key for the algorithm.
 
-        An unknown id may be a new key, so the set is fetched again, but at most every 30 seconds:
-        else a stranger could have us ask the issuer as often as he likes.
+        An unknown id may be a new key, so the set is fetched again, but at most every 30 seconds: else an
+        attacker could make this server send requests to the issuer at any rate.
 
         Raises:
             TokenRefused: There is no such key.
@@ -97,7 +97,7 @@ class _Keys:
         fitting = [jwk for jwk in self._jwks if kid in (None, jwk.get("kid")) and _fits(jwk, alg)]
         made = _make(fitting[0], alg) if len(fitting) == 1 else None
         if fitting:
-            # Ids that do not exist are not kept: there is no end of them.
+            # Unknown ids are not cached: an attacker can invent any number of them.
             self._made[kid, alg] = made
         return made
 

@@ -1,7 +1,7 @@
-"""Checks a signed token (RFC 7519, RFC 8725): its header before anything else, then signature and claims.
+"""Verifies a signed token (RFC 7519, RFC 8725): first its header, then signature and claims.
 
-PyJWT verifies the signature; the claims are checked here, with the clock that was passed in and
-without anything that two readers could read differently.
+PyJWT verifies the signature. The claims are checked here, against the clock that was passed in; a claim that
+two parsers could read differently is refused.
 """
 
 import binascii
@@ -19,7 +19,7 @@ from nextcloud_mcp_server.auth.jwks import ALGORITHMS
 from nextcloud_mcp_server.errors import TokenRefused
 from nextcloud_mcp_server.nextcloud import spelling
 
-#: Longer ones are refused unread.
+#: Longer tokens are refused unread.
 MAX_TOKEN_CHARS = 16_384
 
 #: How far the clock of an issuer may be off.
@@ -27,8 +27,8 @@ LEEWAY_SECONDS = 30.0
 
 _MAX_KID_CHARS = 256
 
-#: Headers that bring their own key, say where to get it, or change what the signature covers.
-#: We understand no extension at all, so `crit` always names one that we do not (RFC 7515 §4.1.11).
+#: Headers that bring a key, say where to get one, or change what the signature covers. No extension is supported,
+#: so `crit` always names an unsupported one (RFC 7515 §4.1.11).
 _FORBIDDEN = frozenset({"jku", "jwk", "x5u", "crit", "zip", "enc", "b64"})
 
 _JWS = PyJWS(options={"verify_signature": True, "enforce_minimum_key_length": True})
@@ -38,7 +38,7 @@ Claims = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a token says of its signature. `typ` is in lower case, without `application/`; "" when absent."""
+    """The header of a token. `typ` is in lower case, without `application/`; "" when absent."""
 
     alg: str
     kid: str | None
@@ -46,15 +46,15 @@ class Header:
 
 
 def looks_signed(token: str) -> bool:
-    """Tell whether this is a JWT at all: three parts, the first of them a JSON object."""
+    """Tell whether a text has the form of a JWT: three parts, the first of them a JSON object."""
     return _header(token) is not None
 
 
 def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
-    """Read the header of a token that no one has verified yet.
+    """Read the header of a token that is not verified yet.
 
     Raises:
-        TokenRefused: It is no JWT, or its header asks for something that is not done here.
+        TokenRefused: The token is no JWT, or its header names something unsupported.
     """
     header = _header(token)
     if header is None:
@@ -72,10 +72,10 @@ def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Head
 
 
 def read_unverified(token: str) -> Claims:
-    """Read the claims of a token that no one has verified, to find out whose key to verify it with.
+    """Read the claims of a token that is not verified yet, to find the issuer whose key verifies it.
 
     Raises:
-        TokenRefused: They cannot be read.
+        TokenRefused: The claims cannot be read.
     """
     try:
         claims = _part(token, 1)
@@ -99,12 +99,11 @@ def decode(
 ) -> Claims:
     """Verify a token completely, and return its claims.
 
-    `typ` lists the accepted types in lower case ("" for none in the header); None accepts any.
-    `audience` must be among those the token names; what else it is for is not our business
-    (RFC 7519 §4.1.3). `now` is in seconds since 1970.
+    `typ` lists the accepted types in lower case ("" for none in the header); None accepts any. The token must
+    name `audience`; it may name others (RFC 7519 §4.1.3). `now` is in seconds since 1970.
 
     Raises:
-        TokenRefused: Something about it is wrong; the text says what and repeats nothing of it.
+        TokenRefused: A check failed; the text says which one and repeats nothing of the token.
     """
     header = read_header(token, algorithms=algorithms)
     if typ is not None and header.typ not in typ:
@@ -123,7 +122,7 @@ def decode(
 def check_claims(
     claims: Claims, *, issuer: str, audience: str, now: float, leeway_seconds: float = LEEWAY_SECONDS
 ) -> None:
-    """Check whose token this is, whom it is for, and when.
+    """Check the issuer, the audience and the times of a token.
 
     Raises:
         TokenRefused: As `decode`.
@@ -137,10 +136,10 @@ def check_claims(
 
 
 def check_audience(claims: Claims, audience: str) -> None:
-    """Look for ourselves among those a token is for.
+    """Check that a token names this audience.
 
     Raises:
-        TokenRefused: We are not among them, or they cannot be read.
+        TokenRefused: It does not, or its audiences cannot be read.
     """
     named: object = claims.get("aud")
     audiences = cast("list[object]", named) if isinstance(named, list) else [named]
@@ -151,10 +150,10 @@ def check_audience(claims: Claims, audience: str) -> None:
 
 
 def check_times(claims: Claims, *, now: float, leeway_seconds: float) -> None:
-    """Check the times a token names: not expired, not before its time, not from the future.
+    """Check the times in a token: not expired, valid already, not issued in the future.
 
     Raises:
-        TokenRefused: One is wrong, or is no number.
+        TokenRefused: A time is out of range, or is no number.
     """
     times = {name: _time(claims[name]) for name in ("exp", "nbf", "iat") if name in claims}
     if times.get("exp", math.inf) + leeway_seconds <= now:
@@ -166,7 +165,7 @@ def check_times(claims: Claims, *, now: float, leeway_seconds: float) -> None:
 
 
 def _time(value: object) -> float:
-    # RFC 7519 §2, NumericDate; true and false are numbers to Python alone.
+    # RFC 7519 §2, NumericDate. Python alone counts true and false as numbers.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TokenRefused("A time in the token is not a number.")
     try:

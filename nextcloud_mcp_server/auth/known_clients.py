@@ -1,9 +1,9 @@
 # ruff: noqa: RUF001 - letters that look like others are what the table is about
-"""Names that users know, the hosts they belong to, and names made to be taken for them.
+"""Known client names, the hosts they belong to, and the detection of names that imitate them.
 
-Any client may call itself anything. A name is compared by its skeleton, as UTS #39 does it: what is hidden or
-combining falls out, letters of other scripts and digits that look like Latin letters become those, and `i`, `l`, `1`
-and `|` are one. The table is small: it has the letters that imitate the names below.
+Any client may call itself anything. A name is compared by its skeleton, as in UTS #39: hidden and combining
+characters are dropped, letters of other scripts and digits that look like Latin letters become those, and `i`,
+`l`, `1` and `|` are one character. The table is small: it has the characters that imitate the names below.
 """
 
 import re
@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.sanitize import meant, without_hidden
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A name, and where it comes from: hosts with all below them, and schemes that its programs open."""
+    """A known name, and its places: hosts with all their subdomains, and schemes of its programs."""
 
     name: str
     places: tuple[str, ...]
@@ -92,11 +92,11 @@ _NO_LETTERS = re.compile(r"[\W_]+")
 
 
 def imitated(name: str, place: str | None) -> str | None:
-    """Name the known client that a name is, or looks like, though it does not come from where that one does.
+    """Return the known client that a name equals or imitates, unless `place` is one of that client's.
 
-    `place` is the host or scheme (with its colon) that is known of the client, None where nothing but a program on
-    the user's computer or an id is. There an honest name says nothing either way, and only one in letters that
-    merely look like it is an imitation.
+    `place` is the host or scheme (with its colon) that is known of the client. It is None if only an id or a
+    program on the user's computer is known: there an ordinary spelling proves nothing, and only look-alike
+    letters count as an imitation.
     """
     plain, skeleton = _plain(name), _skeleton(name)
     for known in _KNOWN:
@@ -113,7 +113,8 @@ def _belongs(place: str | None, known: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    # Only what anyone writes between words falls out: a letter with a dot or a gap of no width is no honest one.
+    # Drops only ordinary separators between words: a combining dot or a zero-width gap is never written by
+    # accident.
     return _GAPS.sub("", unicodedata.normalize("NFC", meant(name)).casefold())
 
 

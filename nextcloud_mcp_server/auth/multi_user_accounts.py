@@ -1,4 +1,4 @@
-"""Accounts on a server for many users: a client ends its own permission, and only the user ends more."""
+"""Accounts on a multi-user server: a client ends only its own permission; the user ends the rest."""
 
 from nextcloud_mcp_server.auth.accounts import Disconnected, GrantedAccounts
 from nextcloud_mcp_server.auth.principal import Caller
@@ -6,12 +6,12 @@ from nextcloud_mcp_server.storage.records import AuditEntry
 
 
 class MultiUserAccounts(GrantedAccounts):
-    """`GrantedAccounts` of users who each have several clients, and a page on which they end all of them."""
+    """`GrantedAccounts` of users with several clients each, and a page on which they end all of them."""
 
     async def disconnect(self, caller: Caller) -> Disconnected:
-        """End what this client may do, and the tokens that this server gave it; other clients go on.
+        """End this client's permission, and the tokens that this server issued to it.
 
-        A client that may do least could otherwise disconnect all the others.
+        Other clients are not affected. Else the client with the fewest scopes could disconnect all the others.
         """
         audit = AuditEntry(
             at=self._provisioning.now(),

@@ -1,7 +1,7 @@
-"""The client's half of OAuth 2.1: where the browser is sent, and what a code is exchanged for.
+"""The client side of OAuth 2.1: authorization URLs, code exchange, token refresh, revocation.
 
-Every request goes through `Outgoing`, so time-outs, sizes and redirects are bounded there. What a
-token endpoint answers is trusted in nothing before it was looked at here (RFC 6749 §5).
+Every request goes through `Outgoing`, which limits time, size and redirects. A token endpoint's answer is used
+only after the checks here (RFC 6749 §5).
 """
 
 import base64
@@ -23,20 +23,20 @@ from nextcloud_mcp_server.storage.records import Tokens
 #: RFC 6749 appendix A.11 and A.12: visible ASCII. The longest codes seen (Entra) have 1,500 characters.
 _CODE = re.compile(r"[\x21-\x7e]{8,4096}")
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
-#: RFC 6749 §5.1 and RFC 7009 §2.2: no other status means yes.
+#: RFC 6749 §5.1 and RFC 7009 §2.2: no other status means success.
 _OK = 200
 _LONGEST_LIFE_SECONDS = 10 * 365 * 24 * 3600
 
-#: Errors that are about this program's own registration, not about the code (RFC 6749 §5.2).
+#: Errors about this server's own registration, not about the code (RFC 6749 §5.2).
 _OUR_FAULT = frozenset({"invalid_client", "unauthorized_client", "unsupported_grant_type"})
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """What the provider knows this program as.
+    """This server's client registration at a provider.
 
-    `posts_secret` chooses `client_secret_post` for providers that read no Authorization header.
-    Without a secret the client is a public one: PKCE alone ties a code to who asked for it.
+    `posts_secret` selects `client_secret_post`, for providers that ignore the Authorization header. Without a
+    secret the client is public: only PKCE binds a code to the request that asked for it.
     """
 
     client_id: str
@@ -46,7 +46,10 @@ class OAuthClient:
 
 @dataclass(frozen=True, slots=True)
 class TokenAnswer:
-    """What a code was exchanged for. `scopes` is None where the answer does not name them (§5.1: as asked)."""
+    """The tokens of a code exchange.
+
+    `scopes` is None if the answer does not name them (§5.1: as requested).
+    """
 
     tokens: Tokens
     id_token: SecretStr | None
@@ -59,10 +62,10 @@ def new_secret() -> SecretStr:
 
 
 def has_shape_of_code(text: str) -> bool:
-    """Tell whether this can be a code at all; what cannot be is never sent.
+    """Tell whether a text can be an authorization code; any other text is never sent to a provider.
 
-    Providers count failed requests per address, so junk that anyone can put into a callback's
-    address would lock every user out.
+    Providers count failed requests per address. Anyone can put junk into a callback's URL, and sending it would
+    lock every user out.
     """
     return _CODE.fullmatch(text) is not None
 
@@ -78,7 +81,7 @@ def authorize_url(
     nonce: SecretStr | None,
     extra: Mapping[str, str] | None = None,
 ) -> str:
-    """Make the address that the browser is sent to; what the endpoint's own query says is kept (§3.1)."""
+    """Build the URL of an authorization request; the query of `endpoint` itself is kept (§3.1)."""
     fields = {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
     if scope is not None:
         fields["scope"] = scope
@@ -103,12 +106,12 @@ async def exchange_code(
     needs: frozenset[str] = frozenset(),
     extra: Mapping[str, str] | None = None,
 ) -> TokenAnswer:
-    """Exchange a code.
+    """Exchange an authorization code for tokens.
 
     Raises:
         GrantRefused: The code has not the shape of one (nothing was sent), it is not accepted, or
             the answer gives less than `needs`.
-        IssuerUnavailable: The provider cannot be reached, does not know us, or answers nonsense.
+        IssuerUnavailable: The provider cannot be reached, rejects this server, or sends an invalid answer.
     """
     text = code.get_secret_value()
     if not has_shape_of_code(text):
@@ -137,11 +140,11 @@ async def refresh(
     now: Callable[[], datetime],
     extra: Mapping[str, str] | None = None,
 ) -> Tokens:
-    """Exchange a refresh token (RFC 6749 §6).
+    """Exchange a refresh token for new tokens (RFC 6749 §6).
 
     Raises:
-        GrantDead: It is not accepted any more.
-        IssuerUnavailable: Anything else, which may pass.
+        GrantDead: The provider does not accept the refresh token any more.
+        IssuerUnavailable: Any other failure; it may be temporary.
     """
     form = {
         "grant_type": "refresh_token",
@@ -159,10 +162,10 @@ async def refresh(
 
 
 async def revoke(outgoing: Outgoing, endpoint: str, client: OAuthClient, *, refresh_token: SecretStr) -> None:
-    """End a refresh token and what belongs to it (RFC 7009); a dead one counts as ended (§2.2).
+    """Revoke a refresh token and what belongs to it (RFC 7009); an unknown one counts as revoked (§2.2).
 
     Raises:
-        IssuerUnavailable: It was not ended.
+        IssuerUnavailable: The token was not revoked.
     """
     form = {"token": refresh_token.get_secret_value(), "token_type_hint": "refresh_token"}
     answer = await _ask(outgoing, endpoint, client, form)
@@ -180,12 +183,12 @@ async def _ask(outgoing: Outgoing, endpoint: str, client: OAuthClient, form: dic
 
 
 def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
-    """Read what a token endpoint answered.
+    """Parse the answer of a token endpoint.
 
     Raises:
-        GrantRefused: It said no to the code. Its own words are not repeated: who made the request
-            could have chosen them.
-        IssuerUnavailable: It is no answer of a token endpoint, or it does not accept this program.
+        GrantRefused: The provider refused the code. Its error text is not repeated: the author of the
+            callback's URL could have chosen it.
+        IssuerUnavailable: It is no answer of a token endpoint, or the provider does not accept this server.
     """
     body = answer.fields
     if not body:
@@ -229,7 +232,10 @@ def _token(body: Mapping[str, object], name: str) -> SecretStr | None:
 
 
 def _end(expires_in: object, now: datetime) -> datetime | None:
-    """Read a life in seconds; some providers write it as a string, and none may overflow a date."""
+    """Convert `expires_in` to a time; None if it is missing or overflows a date.
+
+    It is in seconds, which some providers write as a string.
+    """
     try:
         seconds = int(cast("int", expires_in))
     except (TypeError, ValueError, OverflowError):

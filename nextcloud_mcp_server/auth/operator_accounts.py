@@ -1,4 +1,4 @@
-"""The one account whose app password the operator put into the settings (personal mode only)."""
+"""The one account of the app password in the operator's settings (single-user mode only)."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.errors import CredentialRejected, ElicitationUnknown, 
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 
-#: How long a refused credential is left alone; doubled each time, up to the longest.
+#: Seconds until a refused credential is tried again; doubled after each refusal, up to the longest.
 ASK_AGAIN_SECONDS, SLOWEST_ASK_AGAIN_SECONDS = 60.0, 3600.0
 
 _REFUSED = (
@@ -22,7 +22,7 @@ _REFUSED = (
 
 
 class OperatorAccounts:
-    """The one account whose app password the operator put into the settings (personal mode only)."""
+    """Opens the account of the app password in the operator's settings."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class OperatorAccounts:
         return ""
 
     async def open(self, caller: Caller, scopes: frozenset[str]) -> Opened:  # noqa: ARG002 - one account for all
-        """See `Accounts.open`; there is no one to ask, so nothing elicits."""
+        """See `Accounts.open`; it never raises `ElicitationRequired`, since there is no user to ask."""
         if missing := scopes - self._bound:
             raise MissingScope(
                 f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
             )
         async with self._opening:
-            # Asked inside: of calls that come together only the first may meet the refusal.
+            # Checked inside the lock: of concurrent calls only the first may send the refused credential.
             if self._monotonic() < self._again_at:
                 raise CredentialRejected(_REFUSED)
             if self._opened is None:
@@ -81,7 +81,10 @@ class OperatorAccounts:
             return None
 
     async def reject(self, caller: Caller, opened: Opened) -> None:  # noqa: ARG002 - one account for all
-        """See `Accounts.reject`: it is asked again after a while, in case Nextcloud was mistaken."""
+        """See `Accounts.reject`; the credential is tried again after a pause.
+
+        The refusal may have been temporary.
+        """
         self._nextcloud.forget(opened.account.uid)
         if self._opened is opened:
             self._opened = None
@@ -92,7 +95,7 @@ class OperatorAccounts:
         self._again_at = self._monotonic() + self._pause
 
     async def decline(self, elicitation_id: str) -> None:  # noqa: ARG002 - see `Accounts.decline`
-        """See `Accounts.decline`; nothing is asked for here."""
+        """See `Accounts.decline`; there are no consent requests here."""
         raise ElicitationUnknown("There is nothing to decline.")
 
     async def connection(self, caller: Caller) -> Connection:
@@ -108,7 +111,7 @@ class OperatorAccounts:
         )
 
     async def disconnect(self, caller: Caller) -> Disconnected:  # noqa: ARG002 - see `Accounts.disconnect`
-        """Refuse: what the operator put into the settings only the operator can take out.
+        """Refuse: only the operator can remove a credential from the settings.
 
         Raises:
             MissingScope: Always.

@@ -1,4 +1,4 @@
-"""Work that must happen at Nextcloud even after a crash: ending credentials no one needs any more."""
+"""Work that must happen at Nextcloud even after a crash: revoking credentials no longer needed."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: When a credential that was given up is ended at Nextcloud. Not at once: it has just been refused twice, and
-#: Nextcloud slows down every user behind an address for half an hour after some refusals.
+#: When a credential that was given up is revoked at Nextcloud. Not at once: Nextcloud has just refused it twice,
+#: and after some refusals it slows down every user behind an address for half an hour.
 END_AFTER = timedelta(hours=1)
 
 LEASE = timedelta(seconds=120)
@@ -40,10 +40,10 @@ THROTTLED_SECONDS = 60.0
 
 
 class Outbox:
-    """Sends what the outbox holds, and tries again until Nextcloud has taken it.
+    """Processes the rows of the outbox, and retries until Nextcloud has confirmed.
 
-    `within` limits it to one user, for the same reason as in `Poller`: an app password must only
-    go to the Nextcloud that made it. `redirects` are the providers whose tokens it can end, by name.
+    `within` limits it to one user, for the same reason as in `Poller`: an app password must only be sent to the
+    Nextcloud that made it. `redirects` are the providers whose tokens it can revoke, by name.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Outbox:
         self._turns = anyio.Lock()
 
     def wake(self) -> None:
-        """Something was put in."""
+        """Make `run` look at the outbox now: a row was added."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Work for as long as the server runs."""
+        """Process due rows as long as the server runs."""
         while True:
             self._wake = anyio.Event()
             try:
@@ -83,7 +83,7 @@ class Outbox:
                 await self._wake.wait()
 
     async def turn(self) -> float:
-        """Send everything that is due; tell in how many seconds to come back."""
+        """Process everything that is due; return in how many seconds to call again."""
         async with self._turns:
             items = await self._database.outbox.lease_due(owner=self._owner, lease=LEASE, within=self._within)
             for item in items:
@@ -94,7 +94,7 @@ class Outbox:
         return min(max((due - self._clock()).total_seconds(), 0.2), IDLE_SECONDS)
 
     async def waiting(self, principal: Principal) -> bool:
-        """Tell whether something of this user is still to be done."""
+        """Tell whether rows of this user are still waiting."""
         return await self._database.outbox.holds(principal)
 
     async def _send(self, item: OutboxItem) -> None:
@@ -124,16 +124,20 @@ class Outbox:
         alive = tokens.expires_at is None or self._clock() < tokens.expires_at
         if alive and await provider.revoke(tokens):
             return
-        # Only a living access token can end what it belongs to, so a dead one is replaced first.
+        # Revocation needs a valid access token, so an expired one is refreshed first.
         renewed = await self._renewed(provider, tokens, item)
         if renewed is not None and not await provider.revoke(renewed):
             raise ServerFault("Nextcloud does not accept the access token that it has just given.")
 
     async def _renewed(self, provider: RedirectProvider, tokens: Tokens, item: OutboxItem) -> Tokens | None:
-        """Refresh, and store the answer before it is used; None when there is nothing left to end."""
+        """Refresh the tokens of an item, and store the result before it is used.
+
+        The result is None when there is nothing left to revoke.
+        """
         if tokens.refresh_token is None:
             return None
-        # The old refresh token is used up: cut off here, the new one would live on, known to no one.
+        # The refresh uses up the old refresh token: if it were interrupted here, the new tokens would stay valid
+        # and nothing would know them.
         with anyio.move_on_after(self._refresh_seconds, shield=True) as limit:
             try:
                 answer = await provider.refresh(tokens.refresh_token)

@@ -1,4 +1,4 @@
-"""Every request to an identity provider: no cookies, no foreign origins, limits on time and size."""
+"""All requests to an identity provider: no cookies, no other origins, limits on time and size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,20 +20,23 @@ _SERVER_FAULT = 500
 
 @dataclass(frozen=True, slots=True)
 class JsonAnswer:
-    """A status below 500 and what was said with it; `body` is None when that is no (strict) JSON."""
+    """An answer with a status below 500; `body` is None when it is no (strict) JSON."""
 
     status: int
     body: Any
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The members of the body; none when it is no object."""
+        """The members of the body; empty when it is no object."""
         body: object = self.body
         return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
 class Outgoing:
-    """Asks token endpoints, key sets and the like; `pool` is one of `nextcloud.http.open_pool`."""
+    """Sends requests to token endpoints, key sets and the like.
+
+    `pool` comes from `nextcloud.http.open_pool`.
+    """
 
     def __init__(self, pool: httpx2.AsyncClient) -> None:
         self._pool = pool
@@ -49,13 +52,13 @@ class Outgoing:
         max_bytes: int = 262_144,
         seconds: float = 10.0,
     ) -> JsonAnswer:
-        """Send one request and read its whole answer; a 4xx is an answer like any other.
+        """Send one request and read its whole answer; a 4xx is an answer too.
 
         `basic` is a client's id and secret, which RFC 6749 §2.3.1 has encoded like a form.
 
         Raises:
-            IssuerUnavailable: No connection, too slow, too large, a 429 or 5xx, or a redirect
-                elsewhere.
+            IssuerUnavailable: No connection, too slow, too large, a 429 or 5xx, or a redirect that
+                `_followed` refuses.
         """
         # Compressed answers could grow without end, and these are small.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -64,7 +67,8 @@ class Outgoing:
         auth = None if basic is None else httpx2.BasicAuth(*map(quote_plus, _opened(basic)))
         may_follow = method == "GET" and basic is None and bearer is None
         try:
-            # One limit over everything: a server that sends a byte a second never runs into the others.
+            # One limit on the whole request: a server that sends one byte a second never exceeds the other
+            # limits.
             with anyio.fail_after(seconds):
                 for hop in range(_MOST_HOPS + 1):
                     request = self._pool.build_request(method, url, headers=headers, data=form)
@@ -79,7 +83,7 @@ class Outgoing:
         except TimeoutError:
             raise IssuerUnavailable("The identity provider did not answer in time.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
-            # Their texts may hold addresses with secrets in them.
+            # The messages of these exceptions may contain URLs with secrets.
             raise IssuerUnavailable("The identity provider cannot be reached.") from None
 
 
@@ -105,10 +109,10 @@ async def _answer(response: httpx2.Response, max_bytes: int) -> JsonAnswer:
 
 
 def _followed(response: httpx2.Response, *, allowed: bool) -> str:
-    """Decide where a redirect may lead: the same place with a trailing slash, or below /index.php.
+    """Return the target of a redirect: the same URL with a trailing slash, or one below /index.php.
 
-    Nextcloud answers /.well-known/openid-configuration with the latter. Anywhere else, anyone who can
-    answer for the identity provider once could have us ask any address inside our network.
+    Nextcloud answers /.well-known/openid-configuration with the latter. Any other redirect is refused: it would
+    let one forged answer of the identity provider make this server request any address of the internal network.
     """
     address = str(response.request.url)
     here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))

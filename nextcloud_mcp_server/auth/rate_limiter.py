@@ -1,7 +1,7 @@
-"""The one rate limiter: how often a key, such as an address, may have something done in a fixed window.
+"""The one rate limiter: how often a key, such as an address, may do something in a fixed window.
 
-Counted in memory, for each process by itself, and in no row of the database: requests of strangers must cost nothing
-that stays. docs/decisions/0010-rate-limiters.md says what else limits requests, and why that is not done here.
+Counts are kept in memory, per process, and never in the database: unauthenticated requests must not leave rows.
+docs/decisions/0010-rate-limiters.md says what else limits requests, and why that is not done here.
 """
 
 import math
@@ -12,13 +12,13 @@ from ipaddress import IPv6Address, ip_address
 from nextcloud_mcp_server.errors import TooManyRequests
 
 _MAX_KEYS = 4_096
-#: The holder of an IPv6 address has this many bits of it to choose from.
+#: The holder of an IPv6 network can choose this many bits of its addresses.
 _IPV6_HOST_BITS = 64
 _REFUSAL = "This server takes no more of this for now; wait {seconds} seconds, then try again."
 
 
 class RateLimiter:
-    """Allows `limit` in each window of `seconds` for each key; the oldest windows go when there are `max_keys`.
+    """Allows `limit` actions per window of `seconds` for each key; drops the oldest windows at `max_keys`.
 
     `refusal` is the text of the error, with `{seconds}` in it.
     """
@@ -37,14 +37,14 @@ class RateLimiter:
         self._monotonic = monotonic
         self._max_keys = max_keys
         self._refusal = refusal
-        # Key → when its window ends, and its count.
+        # Key → the end of its window, and its count.
         self._windows: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def check(self, key: str) -> None:
-        """Refuse a key that has reached its limit, without counting.
+        """Refuse a key that has reached its limit; does not count.
 
         Raises:
-            TooManyRequests: It has, and its window has not ended.
+            TooManyRequests: The limit is reached, and the window has not ended.
         """
         ends_at, count = self._window(key)
         if count >= self._limit:
@@ -52,7 +52,7 @@ class RateLimiter:
             raise TooManyRequests(self._refusal.format(seconds=wait), retry_after_seconds=wait)
 
     def count(self, key: str) -> None:
-        """Count one."""
+        """Count one action of a key."""
         ends_at, count = self._window(key)
         self._windows[key] = (ends_at, count + 1)
         if len(self._windows) > self._max_keys:
@@ -60,14 +60,17 @@ class RateLimiter:
 
     def _window(self, key: str) -> tuple[float, int]:
         now = self._monotonic()
-        # All windows are equally long, so the first one made ends first.
+        # All windows have the same length, so the oldest one ends first.
         while self._windows and next(iter(self._windows.values()))[0] <= now:
             self._windows.popitem(last=False)
         return self._windows.get(key, (now + self._seconds, 0))
 
 
 def network_of(address: str) -> str:
-    """Name what one party may have many addresses of: an IPv6 network, or else the address itself."""
+    """Return the key of an address for limits: its network for IPv6, else the address itself.
+
+    One party may hold many IPv6 addresses.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Where a page request comes from, for the counts of failed code exchanges.
+"""The source of a page request, for the counts of failed code exchanges.
 
-Set around each request and read where a code is exchanged. In between lie layers that have no use for it.
+It is set around each request and read at the code exchange; the layers in between do not use it.
 """
 
 from contextvars import ContextVar
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 class Requester:
     """The source that failures are counted for: a network, or its browsers in which a user signed in before.
 
-    `source` is a keyed hash, which gives no address away; empty where it is not known.
+    `source` is a keyed hash, from which the address cannot be read; empty if the address is not known.
     """
 
     source: str = ""
     is_known_browser: bool = False
 
 
-#: The requester of the request that this task works on.
+#: The requester of the request that this task handles.
 current_requester: ContextVar[Requester] = ContextVar("current_requester", default=Requester())  # noqa: B039 - frozen

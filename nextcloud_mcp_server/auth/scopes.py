@@ -1,4 +1,4 @@
-"""The one list of what can be permitted, and the arithmetic on it."""
+"""The one list of scopes, and the functions that combine them."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
 SCOPES = tuple(dict.fromkeys(scope for scopes in TOOLSET_SCOPES.values() for scope in scopes))
 
 
-#: What a tool with one of these does reaches other users: Nextcloud notifies or invites them, or shows it to them.
+#: Scopes whose tools affect other users: Nextcloud notifies or invites them, or shows them the result.
 OUTWARD = frozenset(
     {"sharing:write", "calendar:write", "deck:write", "talk:write", "status:write", "collectives:write"}
 )
@@ -41,8 +41,8 @@ def is_writing(scope: str) -> bool:
     return scope.endswith(":write")
 
 
-#: Words that stand for several scopes: all reading, all writing, and all of one app. What is stored, permitted and
-#: compared are the scopes alone, so a scope that joins a bundle later is in nothing that was allowed before.
+#: Names for several scopes: all reading, all writing, and all of one app. Stored, granted and compared are single
+#: scopes only, so a scope that joins a bundle later is in no earlier grant.
 BUNDLES: dict[str, frozenset[str]] = {
     "read": frozenset(scope for scope in SCOPES if not is_writing(scope)),
     "write": frozenset(scope for scope in SCOPES if is_writing(scope)),
@@ -52,12 +52,12 @@ BUNDLES: dict[str, frozenset[str]] = {
     },
 }
 
-#: Every word that names scopes.
+#: All scopes and bundles.
 WORDS = frozenset(SCOPES) | BUNDLES.keys()
 
 
 def expand(words: Iterable[str]) -> frozenset[str]:
-    """List the scopes that words stand for; a word that is not known stands for none (RFC 6749 §3.3).
+    """Return the scopes for a list of scopes and bundles; an unknown word adds none (RFC 6749 §3.3).
 
     This is the only place where a bundle becomes scopes.
     """
@@ -66,7 +66,7 @@ def expand(words: Iterable[str]) -> frozenset[str]:
 
 
 def shorten(scopes: Iterable[str], *, of: Iterable[str] = SCOPES) -> tuple[str, ...]:
-    """Write scopes in as few words as mean the same where `of` is all there is: `read` for all reading."""
+    """Write scopes in as few words as possible, where `of` are all scopes: `read` for all reading."""
     left, there, short = set(scopes), frozenset(of), list[str]()
     for word in ("read", "write"):
         meant = BUNDLES[word] & there
@@ -77,7 +77,7 @@ def shorten(scopes: Iterable[str], *, of: Iterable[str] = SCOPES) -> tuple[str, 
 
 
 def offered(toolsets: Iterable[str], *, read_only: bool) -> frozenset[str]:
-    """List the scopes the operator's settings allow at all: the upper bound of every permission."""
+    """Return the scopes that the operator's settings allow: the upper bound of every permission."""
     return frozenset(
         scope
         for toolset in toolsets

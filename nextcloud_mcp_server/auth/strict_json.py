@@ -1,8 +1,8 @@
-"""Reads JSON that strangers sent, and refuses what two readers would read differently.
+"""Parses untrusted JSON, and refuses what two parsers would read differently.
 
-Duplicate keys, NaN, numbers without end, halves of a surrogate pair and endless nesting are either
-no JSON (RFC 8259) or read as one thing here and as another one there; what was checked would then
-not be what is used.
+Duplicate keys, NaN, unbounded numbers, halves of a surrogate pair and unbounded nesting are either no JSON (RFC
+8259) or parsed differently by different libraries; then the value that was checked would not be the value that
+is used.
 """
 
 import json
@@ -10,22 +10,22 @@ import math
 import re
 from typing import Any
 
-#: Deeper than anything we are sent, and far from Python's own limit.
+#: Deeper than any real request, and far from Python's own limit.
 MAX_DEPTH = 64
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class _Ambiguous(ValueError):
-    """Said by us, in a sentence of ours."""
+    """Raised here, with a message of this module."""
 
 
 def read(body: bytes) -> Any:  # noqa: ANN401 - JSON can be anything
-    """Read a JSON text.
+    """Parse a JSON text.
 
     Raises:
-        ValueError: It is none, or one that is not read the same everywhere; the message says what
-            is wrong and repeats nothing of it.
+        ValueError: It is no JSON, or parsers differ on it; the message says what is wrong and repeats
+            nothing of the text.
     """
     try:
         value: Any = json.loads(
@@ -43,9 +43,9 @@ def read(body: bytes) -> Any:  # noqa: ANN401 - JSON can be anything
     except _Ambiguous:
         raise
     except ValueError:
-        # Python reads no whole number of thousands of digits, and says so in words of its own.
+        # Python refuses integers of thousands of digits, with a message of its own.
         raise ValueError("a number is too large") from None
-    # Each nesting has its bracket and each surrogate its escape; most bodies need no second look.
+    # Nesting needs brackets and surrogates need escapes; most bodies have too few for a second pass.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH or _SURROGATE_ESCAPE.search(body):
         _check(value)
     return value
@@ -70,7 +70,7 @@ def _no_constant(_: str) -> float:
 
 
 def _check(value: object) -> None:
-    """Look through the whole value, without recursion of our own."""
+    """Check the whole value, iteratively."""
     level: list[Any] = [value]
     depth = 0
     while level:

@@ -1,11 +1,12 @@
-"""One refresh, from the request to what is stored of it; the caller holds the credential's lease.
+"""One token refresh, from the request to the stored result; the caller holds the credential's lease.
 
-    answered            stored with a compare-and-swap on the version; a late answer becomes an alternate
+    answered            stored with a compare-and-swap on the version; a late answer becomes the alternate
     answered, but gone  the user disconnected meanwhile: the new tokens go to the outbox
-    dead                the alternate is tried; dead too → `needs_reauth`, once, and the audit says so
-    anything else       nothing changes, and no one tries again before `retry_at`
+    dead                the alternate is tried; if it is dead too → `needs_reauth`, once, with an audit entry
+    anything else       nothing changes, and no task tries again before `retry_at`
 
-Killed between request and storing, the next refresh finds a dead token: one new consent, no loop.
+If the process is killed between the request and the storing, the next refresh finds a dead token: one new
+consent request, no loop.
 """
 
 import logging
@@ -27,31 +28,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What a provider may take to answer. Nextcloud slows failures of our address down by up to 25 s.
+#: The provider's time limit. Nextcloud delays answers to an address with failures by up to 25 s.
 REQUEST_SECONDS = 25.0
 
-#: Longer than a request, so the answer of a holder that is not frozen comes within its lease.
+#: Longer than a request, so that a process that is not suspended gets the answer within its lease.
 LEASE = timedelta(seconds=35)
 
 RETRY = timedelta(seconds=20)
 #: After ten failures from one address Nextcloud refuses every token request from it for this long.
 THROTTLED = timedelta(minutes=30)
-#: No one waits longer than this, whatever a `Retry-After` says.
+#: The longest pause, whatever a `Retry-After` says.
 LONGEST_PAUSE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the credential is now, None when it is gone; `error` says why it was not refreshed."""
+    """The credential after a refresh, None when it is gone; `error` says why it was not refreshed."""
 
     credential: Credential | None
     error: NextcloudError | None = None
 
 
 def is_pause(until: datetime | None, now: datetime) -> bool:
-    """Tell whether to wait until then.
+    """Tell whether to wait until `until`.
 
-    What lies further ahead than anyone waits was written by a clock that has been put right since.
+    A time further ahead than the longest pause was written by a clock that has been corrected since.
     """
     return until is not None and now < until <= now + LONGEST_PAUSE
 
@@ -74,9 +75,9 @@ class TokenRefresh:
         self._throttled_until: dict[str, datetime] = {}
 
     async def run(self, grant: Grant, current: Credential, owner: str) -> Outcome:
-        """Refresh `current`, the leased credential of `grant`, and give the lease back.
+        """Refresh `current`, the leased credential of `grant`, and release the lease.
 
-        The caller shields this from being cancelled; it ends by itself, within the lease.
+        The caller shields this call from cancellation; it ends by itself, within the lease.
         """
         provider = self._providers.get(current.provider)
         if provider is None:
@@ -126,7 +127,7 @@ class TokenRefresh:
             if not stored and not await grants.keep_alternate(current.id, tokens):
                 await grants.abandon(current, tokens)
         except StorageError:
-            # It can not be kept (a full disk, say), and left alone it would work for ever.
+            # The tokens cannot be stored (a full disk, say), and unless revoked they would stay valid.
             with suppress(NextcloudError):
                 await provider.revoke(tokens)
             raise

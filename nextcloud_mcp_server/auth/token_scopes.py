@@ -1,7 +1,7 @@
-"""The scopes of an access token: how issuers write them, how clients ask for them, and what they limit.
+"""The scopes of access tokens: how issuers write them, clients request them, and what they limit.
 
-What a call may do is what its user allowed the client, within the scopes of its access token and
-within the operator's settings. `effective`, `covers` and `require` are the only code that decides this.
+A call may use the scopes that the user allowed the client, within those of its access token and within the
+operator's settings. `effective`, `covers` and `require` are the only code that decides this.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,17 +11,16 @@ from typing import Any, cast
 from nextcloud_mcp_server.auth.scopes import BUNDLES, expand, shorten
 from nextcloud_mcp_server.errors import TokenTooNarrow
 
-#: What a client asks for where tokens need none of our scopes: every OpenID provider knows it.
+#: What a client requests if tokens need none of this server's scopes; every OpenID provider knows it.
 NO_SCOPES = ("openid",)
 
 
 def granted(claims: Mapping[str, Any], *, prefix: str = "") -> frozenset[str]:
-    """List those of our scopes that a token allows; whatever cannot be read allows nothing.
+    """Return those of this server's scopes that a token carries; an unreadable claim grants none.
 
-    `scope` is a text with spaces (RFC 8693 §4.2) or, with some issuers, a list. With a prefix, a
-    scope without it belongs to another user's API; Entra, though, cuts the prefix off itself, and
-    what it allows stands in `scp`. There is no hierarchy: `notes:write` does not contain `notes:read`. A
-    bundle is the scopes that it stands for.
+    `scope` is a text with spaces (RFC 8693 §4.2) or, with some issuers, a list. With a prefix, a scope without
+    it belongs to another API; Entra, though, removes the prefix itself, and writes the scopes to `scp`. There
+    is no hierarchy: `notes:write` does not contain `notes:read`. A bundle is expanded to its scopes.
     """
     ours = {word.removeprefix(prefix) for word in _words(claims.get("scope")) if word.startswith(prefix)}
     ours |= {word.removeprefix(prefix) for word in _words(claims.get("scp"))}
@@ -31,13 +30,13 @@ def granted(claims: Mapping[str, Any], *, prefix: str = "") -> frozenset[str]:
 def effective(
     permitted: frozenset[str], *, token: frozenset[str] | None, bound: frozenset[str]
 ) -> frozenset[str]:
-    """List what a call may do: permitted by the user, covered by the token, within the operator's bound."""
+    """Return the scopes of a call: permitted by the user, covered by the token, within `bound`."""
     allowed = permitted & bound
     return allowed if token is None else allowed & token
 
 
 def covers(token: frozenset[str] | None, needed: frozenset[str]) -> bool:
-    """Tell whether a token allows what needs these scopes; None is a token that limits nothing."""
+    """Tell whether a token covers the needed scopes; None is a token that limits nothing."""
     return token is None or needed <= token
 
 
@@ -45,7 +44,7 @@ def require(needed: frozenset[str], *, token: frozenset[str] | None) -> None:
     """Refuse a call that its token does not cover.
 
     Raises:
-        TokenTooNarrow: Another token is needed; no consent of the user changes that.
+        TokenTooNarrow: The client needs another token; the user's consent cannot change that.
     """
     if token is None or needed <= token:
         return
@@ -57,16 +56,17 @@ def require(needed: frozenset[str], *, token: frozenset[str] | None) -> None:
 
 
 def asked(scopes: Iterable[str], *, prefix: str = "") -> tuple[str, ...]:
-    """Write scopes as clients have to ask for them."""
+    """Write scopes as clients must request them."""
     return tuple(sorted(f"{prefix}{scope}" for scope in scopes))
 
 
 @dataclass(frozen=True, slots=True)
 class AskedWords:
-    """The words by which clients are to ask an issuer for scopes.
+    """The scope names that clients are to request from an issuer.
 
-    `at_sign_in` are for the first time, before any call is made. `bound` is what the operator offers. Our own issuer
-    (`ours`) knows every word; of another one only those words are known to be there, and the scopes themselves.
+    `at_sign_in` are for the first sign-in, before any call is made. `bound` is what the operator offers. This
+    server's own issuer (`ours`) knows every name; another issuer is only known to have those in the settings,
+    and the single scopes.
     """
 
     at_sign_in: tuple[str, ...]
@@ -76,23 +76,27 @@ class AskedWords:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The words of a first sign-in, as clients have to ask for them."""
+        """The scope names of a first sign-in, as clients must request them."""
         return asked(self.at_sign_in, prefix=self.prefix)
 
     @property
     def scopes_at_sign_in(self) -> frozenset[str]:
-        """The scopes that a first sign-in asks for."""
+        """The scopes that a first sign-in requests."""
         return expand(self.at_sign_in) & self.bound
 
     def for_call(self, needed: frozenset[str]) -> tuple[str, ...]:
-        """Write what a call needs: as short as it gets for our issuer, in words that another one knows."""
+        """Write the scopes of a call as scope names.
+
+        For this server's own issuer as few names as possible; for another one only names that it is known to
+        have.
+        """
         if self.ours:
             return shorten(needed, of=self.bound)
         return asked({self._known_word(scope) for scope in needed}, prefix=self.prefix)
 
     @property
     def every(self) -> tuple[str, ...]:
-        """All words that clients may be told to ask for."""
+        """All scope names that clients may be asked to request."""
         return tuple(sorted({*self.first, *self.for_call(self.bound)}))
 
     def _known_word(self, scope: str) -> str:

@@ -1,6 +1,6 @@
-"""Whose a bearer token is, and what it allows: asked on every request.
+"""Verifies the bearer token of every request: its user, its client and its scopes.
 
-A token is only ever verified here. It is never passed on: Nextcloud gets a credential of its own.
+Tokens are verified only here, and never passed on: Nextcloud gets a credential of its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ _NOT_FOR_ACCESS = frozenset({"nonce", "at_hash", "c_hash", "s_hash", "events"})
 
 @dataclass(frozen=True, slots=True)
 class VerifierConfig:
-    """What the operator's settings say about tokens; `audience` is this server's own name in `aud`.
+    """The operator's settings for tokens; `audience` is this server's name in `aud`.
 
     `typ` lists the types that access tokens may carry.
     """
@@ -51,7 +51,7 @@ class VerifierConfig:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who calls, through which client, and what the token allows; `scopes` None means: not limited by it."""
+    """The user and the client of a token, and its scopes; with `scopes` None the token limits nothing."""
 
     principal: Principal
     client_id: str
@@ -77,16 +77,16 @@ class Verifier:
         self._clock = clock
         self._typ = frozenset(typ.lower().removeprefix("application/") for typ in config.typ)
         if "jwt" in self._typ:
-            # A plain JWT may say so or say nothing (RFC 7519 §5.1).
+            # A plain JWT may have the type JWT or none (RFC 7519 §5.1).
             self._typ |= {""}
 
     async def verify(self, token: str) -> Bearer:
-        """Find out whose token this is.
+        """Verify a token and return its user, client and scopes.
 
         Raises:
-            TokenRefused: It is not one for us, or not valid any more.
-            IssuerUnavailable: That cannot be told now; no one is let in meanwhile.
-            ConfigurationError: That can never be told with these settings.
+            TokenRefused: The token is not for this server, or not valid any more.
+            IssuerUnavailable: The token cannot be verified now; the request must be refused.
+            ConfigurationError: The token can never be verified with these settings.
         """
         if looks_signed(token):
             return await self._signed(token)
@@ -96,7 +96,7 @@ class Verifier:
         return await self._opaque(token, self._introspection)
 
     def forget(self) -> None:
-        """Ask again about the tokens that an issuer was asked about."""
+        """Drop the cached answers of issuers about tokens."""
         if self._introspection is not None:
             self._introspection.forget()
 
@@ -126,7 +126,7 @@ class Verifier:
         check_audience(claims, self._config.audience)
         now = self._clock().timestamp()
         check_times(claims, now=now, leeway_seconds=self._config.leeway_seconds)
-        # RFC 7662 §2.2 leaves `exp` to the issuer; what it said is not used for longer than it is kept.
+        # RFC 7662 §2.2 makes `exp` optional; without it the answer is used no longer than it is cached.
         return self._bearer({"exp": now + KEEP_SECONDS, **claims}, introspection.issuer)
 
     def _bearer(self, claims: Claims, issuer: str) -> Bearer:
@@ -136,7 +136,7 @@ class Verifier:
         if is_unverified(claims, config.identity_claim, unsaid=True):
             raise TokenRefused("The token's e-mail address, by which people are known, is not verified.")
         named = token_scopes.granted(claims, prefix=config.scope_prefix)
-        # Where tokens need not name our scopes, one that names some is still held to them.
+        # Even if tokens need not carry this server's scopes, a token that carries some is limited to them.
         limited = bool(named) or config.token_scopes == "required"  # noqa: S105 - see above
         return Bearer(
             principal=Principal(issuer, _text(claims, config.identity_claim)),
@@ -148,7 +148,7 @@ class Verifier:
 
 
 def _refuse_other_tokens(claims: Claims) -> None:
-    """Refuse what an issuer signs besides access tokens, where the header's type did not tell.
+    """Refuse other kinds of tokens of an issuer, where the header's type does not name the kind.
 
     Keycloak names the kind in a claim `typ`, and its older versions put `nonce` into access tokens too.
     """
@@ -158,9 +158,9 @@ def _refuse_other_tokens(claims: Claims) -> None:
 
 
 def _text(claims: Claims, name: str) -> str:
-    """Read a claim that names a user.
+    """Read a claim that identifies a user or client.
 
-    Without one there would be a user or a client that every user shares.
+    Without this check, all tokens without the claim would share one user or one client.
     """
     value = claims.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_IDENTITY_CHARS or not value.isprintable():

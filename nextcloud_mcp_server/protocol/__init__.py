@@ -1,1 +1,1 @@
-"""What goes over the MCP wire: forms of an elicitation, holds, notices. Imports no auth and no tools."""
+"""The MCP wire: forms of an elicitation, held calls, notifications. Imports no auth and no tools."""

@@ -1,10 +1,11 @@
-"""Who hears of changes: the sessions and the streams of each user, and of no one else.
+"""Sends each user's sessions and streams the notifications of changes for that user.
 
-A handshake-era client hears on its session, a client of 2026-07-28 on the streams that it opened
-(`subscriptions/listen`). All of one user's are told together, whichever client they belong to.
-No session hears that a list has changed which it has not asked for: some clients end the connection after one call,
-and a notification that comes then costs them its answer (modelcontextprotocol/python-sdk issue 1960). Streams hear of
-what they name (2026-07-28, basic/utilities/subscriptions), which the SDK sees to.
+A handshake-era client is notified on its session, a client of 2026-07-28 on the streams that it opened
+(`subscriptions/listen`). All sessions and streams of a user are notified together, of whichever client.
+
+A session is only notified of changes to a list that it has requested: some clients end the connection after one
+call, and a notification that comes then costs them its answer (modelcontextprotocol/python-sdk issue 1960).
+Streams are notified of what they name (2026-07-28, basic/utilities/subscriptions); the SDK handles that.
 """
 
 from collections import Counter
@@ -26,30 +27,30 @@ from mcp.shared.subscriptions import (
 
 from nextcloud_mcp_server.protocol import wire
 
-#: Sessions of one user that are told at most; the oldest are forgotten first.
+#: Sessions of one user that are notified at most; the oldest are dropped first.
 MAX_SESSIONS = 100
 
-#: A client that does not read what it is sent is not waited for any longer.
+#: How long sending to a client may take that does not read.
 SEND_SECONDS = 5.0
 
-#: Where a connection keeps its session.
+#: The key under which a connection's state holds its session.
 _KEY = "audience"
 
 Listener = Callable[[ServerEvent], None]
 
-#: What tells that a list has changed.
+#: The events that report that a list has changed.
 ListChanged = type[ToolsListChanged] | type[PromptsListChanged] | type[ResourcesListChanged]
 
 
 def _nobody() -> None:
-    """Stand where no one wants to know."""
+    """Do nothing: the default where no callback is set."""
 
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """A handshake-era client that is connected.
+    """A connected handshake-era client.
 
-    `uris` are the resources it wants to hear of; `lists` are those it has asked for.
+    `uris` are the resources it subscribed to; `lists` are those it has requested.
     """
 
     key: str
@@ -59,7 +60,7 @@ class Session:
 
 
 class Audience:
-    """Tells each user's clients what has changed for this user."""
+    """Notifies each user's clients of changes for this user."""
 
     def __init__(
         self,
@@ -71,21 +72,22 @@ class Audience:
         self._send_seconds = send_seconds
         self._sessions: dict[Hashable, dict[str, Session]] = {}
         self._streams: dict[Hashable, dict[object, Listener]] = {}
-        # Counted: the next stream of a session may open before the end of the last is noted.
+        # Counted, since the next stream of a session may open before the end of the last one is recorded.
         self._consent_status = Counter[str]()
-        #: Told that a session can hear something again.
+        #: Called when a session can be notified again.
         self.on_stream: Callable[[], None] = _nobody
 
     def join(self, ctx: ServerRequestContext[Any, Any], listed: ListChanged | None = None) -> Session | None:
-        """Let the session of a request hear of changes until it ends; None where there is no session.
+        """Notify the session of a request until it ends; return None if there is no session.
 
-        `listed`: the request asked for a list, so the session hears of changes to this list too.
+        With `listed` the request asked for a list, so the session is also notified of changes to this list.
         """
         key, owner = wire.session_key(ctx), self.owner(ctx)
         if key is None:
             return None
         connection = wire.connection(ctx)
-        # Kept there, and its end noted once: a session that was forgotten for others comes back as it was.
+        # Stored in the connection, with one callback for its end: a session that was dropped for others keeps its
+        # state.
         session: Session | None = connection.state.get(_KEY)
         if session is None:
             session = connection.state[_KEY] = Session(key, connection)
@@ -100,24 +102,24 @@ class Audience:
         return session
 
     def stream_opened(self, key: str) -> None:
-        """Note that a session over HTTP has opened the stream (`GET`) on which it hears."""
+        """Record that a session over HTTP has opened the stream (`GET`) for its notifications."""
         self._consent_status[key] += 1
         self.on_stream()
 
     def stream_closed(self, key: str) -> None:
-        """Note that it is closed; the client may open it again, or may have gone for good."""
+        """Record that the stream is closed; the client may open it again, or be gone for good."""
         self._consent_status -= Counter([key])
 
     def attends(self, session: Session) -> bool:
-        """Tell whether what is told to a session gets anywhere now."""
+        """Tell whether a notification reaches a session now."""
         return session.key == wire.STDIO or session.key in self._consent_status
 
     def bus(self, owner: Hashable) -> "Bus":
-        """Give the streams of one user something to listen to."""
+        """Return the bus to which one user's streams can subscribe."""
         return Bus(self, owner)
 
     async def tell(self, owner: Hashable, *events: ServerEvent) -> None:
-        """Tell the clients of one user."""
+        """Send events to all clients of one user."""
         for listener in list(self._streams.get(owner, {}).values()):
             for event in events:
                 listener(event)
@@ -126,7 +128,7 @@ class Audience:
                 group.start_soon(partial(self.send, session, *events))
 
     def listen(self, owner: Hashable, listener: Listener) -> Callable[[], None]:
-        """Let a stream hear of changes until what this returns is called."""
+        """Send changes to a stream until the returned function is called."""
         token = object()
         self._streams.setdefault(owner, {})[token] = listener
 
@@ -146,7 +148,7 @@ class Audience:
             self._sessions.pop(owner, None)
 
     async def send(self, session: Session, *events: ServerEvent) -> None:
-        """Tell one session what it asked for, if it still reads."""
+        """Send one session the events that it asked for, if it still reads."""
         connection = session.connection
         with anyio.move_on_after(self._send_seconds):
             for event in events:
@@ -167,15 +169,15 @@ _SEND: Mapping[ListChanged, Callable[[Connection], Awaitable[None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """One user's side of the audience, in the form of the SDK's `SubscriptionBus`."""
+    """The events of one user, in the form of the SDK's `SubscriptionBus`."""
 
     audience: Audience
     owner: Hashable
 
     async def publish(self, event: ServerEvent) -> None:
-        """Tell the user's clients."""
+        """Send an event to the user's clients."""
         await self.audience.tell(self.owner, event)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Let a stream listen."""
+        """Subscribe a stream; return the function that ends the subscription."""
         return self.audience.listen(self.owner, listener)

@@ -1,8 +1,7 @@
-"""Which tools a client sees: those its token allows or may come to allow, and the user's Nextcloud has.
+"""Which tools a client sees: by its token, by its headers and by the apps of the user's Nextcloud.
 
-The client's headers narrow them.
-
-What is not known yet is shown: hiding a tool because no one has asked would hide the way to ask.
+A tool is shown if the token allows it or may come to allow it. A tool whose app is not known yet is shown, too:
+hiding it would also hide the way to ask for it.
 """
 
 import logging
@@ -26,25 +25,25 @@ from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
 
 logger = logging.getLogger(__name__)
 
-#: An active user is asked about again after this time; with an etag that is one small request.
+#: The apps of an active user are fetched again after this time; with an etag that is one small request.
 REFRESH_SECONDS = 900.0
 
-#: What was learned of a user who has not come back is forgotten.
+#: What is known of an inactive user is deleted after this time.
 KEPT_SECONDS = 86_400.0
 
-#: No one is told that an app is missing on older knowledge than this.
+#: A call is only refused for a missing app if the app list is newer than this.
 RECHECK_SECONDS = 30.0
 
-#: Users of whom something is known at most; the one learned of longest ago is forgotten first.
+#: Users of whom something is known at most; the one fetched longest ago is dropped first.
 MAX_PEOPLE = 10_000
 
-#: Questions under way at once.
+#: Concurrent fetches.
 _AT_ONCE = 8
 
 TOOLSETS_HEADER = "x-mcp-toolsets"
 READ_ONLY_HEADER = "x-mcp-readonly"
 
-#: The lists that depend on what a Nextcloud has, and what tells that one has changed.
+#: The lists that depend on a Nextcloud's apps, and the events that report their changes.
 _LISTS: Mapping[str, ListChanged] = {
     "tools/list": ToolsListChanged,
     "prompts/list": PromptsListChanged,
@@ -52,13 +51,13 @@ _LISTS: Mapping[str, ListChanged] = {
     "resources/templates/list": ResourcesListChanged,
 }
 
-#: The first list of a user waits so long for their Nextcloud to tell what it has.
+#: How long the first list of a user waits for their Nextcloud's app list.
 LIST_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class AppList:
-    """The apps that one of Nextcloud's answers names, and the etag with which to ask whether it is the same."""
+    """The apps in one of Nextcloud's answers, and the etag to check whether it has changed."""
 
     names: frozenset[str]
     etag: str | None = None
@@ -68,7 +67,7 @@ class AppList:
 class Apps:
     """The apps of a user's Nextcloud: by its capabilities, and by the user's menu if that was answered.
 
-    `account` is the uid they were asked for with: a user may disconnect, and connect another account.
+    `account` is the uid that they were fetched for: a user may disconnect, and connect another account.
     """
 
     capabilities: AppList
@@ -79,10 +78,11 @@ class Apps:
 #: What is known of a user whose Nextcloud has not been asked yet.
 NOTHING = Apps(AppList(frozenset()))
 
-#: Asks for the apps, given what was known of them.
+#: Fetches the apps; gets the ones that are known, for their etags.
 FetchApps = Callable[[Apps], Awaitable[Apps]]
 
-#: Finds what asks for the apps of a request's user, and the uid of their account; None where there is no access.
+#: Returns the function that fetches the apps of a request's user, and the uid of their account; None without
+#: access.
 FindAccess = Callable[[ServerRequestContext[Any, Any]], Awaitable[tuple[FetchApps, str] | None]]
 
 
@@ -97,8 +97,8 @@ class _Known:
 class Facts:
     """What a tool's availability depends on.
 
-    `app` must be installed at Nextcloud, which is seen in the menu only, where `menu` is true. `always` is true
-    of the connection tools. `scopes` are what a token must allow, where tokens limit anything.
+    `app` must be installed at Nextcloud; with `menu` that is only visible in the user's menu. `always` is set
+    for the connection tools. `scopes` are those that a token must have, where tokens limit anything.
     """
 
     toolset: str
@@ -110,19 +110,20 @@ class Facts:
 
 
 def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
-    """Say that no token limits a request: personal mode."""
+    """Return None: in single-user mode no token limits a request."""
     return None
 
 
 def _nobody(_: Hashable) -> None:
-    """Stand where no one wants to know."""
+    """Do nothing: the default where no callback is set."""
 
 
 class Availability:
     """Knows the apps of each user's Nextcloud, and filters `tools/list` and `tools/call` by them.
 
-    `at_sign_in` are the scopes that clients ask for when they sign in. What a token lacks of these was not allowed,
-    and is hidden. What is not asked for then is listed, since a call of it is how a client comes to ask.
+    `at_sign_in` are the scopes that clients request at their sign-in. A tool whose token lacks one of these was
+    not allowed, and is hidden. A tool that needs other scopes is listed, since a client only requests them
+    after a call.
     """
 
     def __init__(
@@ -143,31 +144,31 @@ class Availability:
         self._max_people = max_people
         needed = {each.app: each.menu for each in tools.values() if each.app is not None}
         self._told = frozenset(app for app, menu in needed.items() if not menu)
-        #: The apps that are looked for in a user's menu; with none, no one is asked for it.
+        #: The apps that are only visible in a user's menu; without any, the menu is not requested.
         self.in_menu = frozenset(needed) - self._told
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
         self._tried = OrderedDict[Hashable, float]()
-        # With the time until which lists wait for it.
+        # With the time until which lists wait for the fetch.
         self._preparing: dict[Hashable, tuple[anyio.Event, float]] = {}
         self._to_prepare: list[Callable[[], Awaitable[None]]] = []
         self._work = anyio.Event()
-        #: Asked before the first list of a user.
+        #: Called before the first list of a user.
         self.find_access: FindAccess | None = None
-        #: Told whose call has just reached Nextcloud.
+        #: Called with the user whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
-        #: Told whose call may have changed something there.
+        #: Called with the user whose call may have changed something at Nextcloud.
         self.on_write: Callable[[Hashable], None] = _nobody
 
     def knows(self, owner: Hashable) -> bool:
-        """Tell whether a call of this user has reached Nextcloud, not too long ago."""
+        """Tell whether a user's apps are known, from within `KEPT_SECONDS`."""
         return self._age(owner) <= KEPT_SECONDS
 
     def learn(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
-        """Ask for a user's apps in the background, if that is not known of this account or was asked long ago.
+        """Fetch a user's apps in the background, if they are unknown for this account or outdated.
 
-        Every call that reached Nextcloud comes here.
+        It is called for every call that reached Nextcloud.
         """
         self.on_call(owner)
         if owner not in self._asked and self._age_of(owner, account) > REFRESH_SECONDS:
@@ -175,9 +176,9 @@ class Availability:
             self._work.set()
 
     async def ask(self, owner: Hashable, fetch: FetchApps, *, account: str = "") -> None:
-        """Ask for a user's apps now, unless that was done just now or is under way.
+        """Fetch a user's apps now, unless that was done just now or another task does it already.
 
-        A Nextcloud that cannot be asked leaves what is known as it is.
+        If Nextcloud cannot be reached, what is known does not change.
         """
         if self._age_of(owner, account) <= RECHECK_SECONDS:
             return
@@ -194,10 +195,10 @@ class Availability:
             done.set()
 
     async def _prepare(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Wait until it is known what the user's Nextcloud has, where there is access; not for long.
+        """Wait until the user's apps are known, if there is access; at most `LIST_SECONDS`.
 
         A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
-        would bring it out. What a slow Nextcloud says later is a change like any other, and announced.
+        would cause that. If Nextcloud answers later, that is a change like any other, and notified.
         """
         owner = self.audience.owner(ctx)
         if self.find_access is None or self.knows(owner):
@@ -212,7 +213,7 @@ class Availability:
                 await done.wait()
 
     def _tried_lately(self, owner: Hashable) -> bool:
-        """Tell whether access was looked for just now; if not, it is now."""
+        """Tell whether access was looked for in the last `RECHECK_SECONDS`; if not, record that it is now."""
         tried_at = self._tried.pop(owner, float("-inf"))
         lately = self._monotonic() - tried_at <= RECHECK_SECONDS
         self._tried[owner] = tried_at if lately else self._monotonic()
@@ -232,11 +233,11 @@ class Availability:
             self._preparing.pop(owner)[0].set()
 
     def known(self, owner: Hashable) -> Apps:
-        """Tell what was learned of a user's apps, of those that anything here needs."""
+        """Return what is known of a user's apps, limited to those that tools need."""
         return self._known[owner].apps if owner in self._known else NOTHING
 
     async def heard(self, owner: Hashable, apps: Apps) -> None:
-        """Keep what a user's Nextcloud has, and tell their clients what that changes."""
+        """Store the apps of a user's Nextcloud, and notify their clients of changes."""
         before = self._known.pop(owner, None)
         missing = before.missing if before else frozenset[str]()
         found = self._known[owner] = self._sorted_out(apps)
@@ -245,11 +246,11 @@ class Availability:
         if found.missing != missing:
             await self.audience.tell(owner, ToolsListChanged(), PromptsListChanged(), ResourcesListChanged())
         elif before is None:
-            # Before a user is connected there is nothing to list.
+            # The user has just connected: before that there was nothing to list.
             await self.audience.tell(owner, ResourcesListChanged())
 
     def _sorted_out(self, apps: Apps) -> _Known:
-        """Tell what is missing; of many users no more is kept than what is needed for that."""
+        """Compute the missing apps; of each user only the apps that tools need are stored."""
         told = replace(apps.capabilities, names=self._told & apps.capabilities.names)
         menu = apps.menu and replace(apps.menu, names=self.in_menu & apps.menu.names)
         missing = self._told - told.names
@@ -258,15 +259,15 @@ class Availability:
         return _Known(self._monotonic(), missing, Apps(told, menu, apps.account))
 
     def app_of(self, tool: str) -> str | None:
-        """Name the app that must be installed for a tool."""
+        """Return the app that must be installed for a tool."""
         return self._tools[tool].app
 
     def lacks(self, owner: Hashable, app: str | None) -> bool:
-        """Tell whether the user's Nextcloud is known to have no such app."""
+        """Tell whether the user's Nextcloud is known to lack an app."""
         return self.knows(owner) and app in self._known[owner].missing
 
     async def run(self) -> None:
-        """Fetch what was asked for; runs as long as the server."""
+        """Run the requested fetches as long as the server runs."""
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
         async def one(job: Callable[[], Awaitable[None]]) -> None:
@@ -295,7 +296,7 @@ class Availability:
         return float("inf") if known is None else self._monotonic() - known.at
 
     async def middleware(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Filter the list, refuse what it does not show, and advertise elicitation."""
+        """Filter the tool list, refuse calls that the token or headers exclude, and advertise elicitation."""
         if ctx.method == "tools/call":
             name = str((ctx.params or {}).get("name"))
             facts = self._tools.get(name)
@@ -312,7 +313,7 @@ class Availability:
         if listed is not None:
             self.audience.join(ctx, listed)
             if "ttlMs" in result and not self.knows(self.audience.owner(ctx)):
-                # Access, or what the Nextcloud has, may come at any time.
+                # Access may be granted, or the apps become known, at any time.
                 result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
@@ -321,7 +322,7 @@ class Availability:
         return wire.advertise(ctx.method, result)
 
     def shows(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
-        """Tell whether the caller may see something: token, headers and what their Nextcloud has."""
+        """Tell whether the caller may see a tool, by token, headers and the apps of their Nextcloud."""
         return (
             self._permitted(ctx, facts)
             and self._wanted(ctx, facts)
@@ -329,11 +330,11 @@ class Availability:
         )
 
     def _listed(self, facts: Facts) -> Facts:
-        """Leave out of what a tool needs the scopes that a client asks for when it calls it."""
+        """Remove the scopes that a client requests only at a call."""
         return replace(facts, scopes=facts.scopes & self._at_sign_in)
 
     def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
-        """Tell whether the request's token allows it; a call is refused by the same rule."""
+        """Tell whether the request's token covers the scopes; a call is refused by the same rule."""
         return covers(self._scopes(ctx), facts.scopes)
 
     def _require(self, ctx: ServerRequestContext[Any, Any], facts: Facts, name: str) -> None:

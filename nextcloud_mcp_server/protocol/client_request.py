@@ -1,7 +1,7 @@
-"""The one place from which the server sends a request to a client: each ends within its time limit.
+"""The one place that sends requests to a client; each ends within its time limit.
 
 A client may never answer. So every request has a deadline; when that passes, the SDK sends
-`notifications/cancelled` for it, and the caller gives the link in text. A structural test keeps every other
+`notifications/cancelled` for it, and the caller returns the link as text. A structural test keeps every other
 module from sending requests: elicitation, sampling, roots, ping.
 """
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reply(Enum):
-    """What a client made of the question; `NONE` where no answer came, or none that can be read."""
+    """The client's reply; `NONE` if there was none, or an invalid one."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -29,9 +29,9 @@ class Reply(Enum):
 
 
 async def show_page(ctx: ServerRequestContext[Any, Any], need: ElicitationRequired, *, until: float) -> Reply:
-    """Have the client show a consent page, until a time of the event loop.
+    """Ask the client to show a consent page, until a time of the event loop.
 
-    "Could not be shown" is not "declined": it is `Reply.NONE`, and the log says why.
+    A client that cannot show it has not declined: the result is `Reply.NONE`, and the log says why.
     """
     reason = "no answer came in time"
     try:
@@ -41,7 +41,7 @@ async def show_page(ctx: ServerRequestContext[Any, Any], need: ElicitationRequir
             )
             return Reply(reply.action)
     except (NoBackChannelError, MCPError, ValidationError) as error:
-        # What it says may be anything, its name for the failure not.
+        # Only the name of the exception is logged: its message may contain anything.
         reason = type(error).__name__
     logger.warning("a client did not show the consent page (%s), so the link is in the answer", reason)
     return Reply.NONE

@@ -1,4 +1,4 @@
-"""Completion notices for handshake-era clients (2025-11-25, `notifications/elicitation/complete`)."""
+"""The completion notifier for clients of 2025-11-25 (`notifications/elicitation/complete`)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,13 +9,13 @@ from mcp.server.session import ServerSession
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
 
-#: Sessions remembered at most; the oldest are forgotten first.
+#: Sessions remembered at most; the oldest are dropped first.
 MAX_TOLD = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class NotifiedSession:
-    """Who was given a link, and which one. A client of 2026-07-28 has no session to send a notice to.
+    """A session that got a link, and the link's elicitation. A client of 2026-07-28 has no session.
 
     `in_text` says that the client's own form brought no answer from the user.
     """
@@ -26,10 +26,10 @@ class NotifiedSession:
 
 
 class CompletionNotifier:
-    """Remembers which session was told which link, so that exactly those are told how it ended.
+    """Remembers which session got which link, and notifies exactly those sessions of the end.
 
-    VS Code waits for the notice without a time limit, so it goes out for every ending, not just for
-    success: the repeated call then says how it ended.
+    VS Code waits for the notification without a time limit, so it is sent for every ending, not just for
+    success: the repeated call then reports how it ended.
     """
 
     def __init__(self, pending: Pending) -> None:
@@ -46,10 +46,10 @@ class CompletionNotifier:
         stand_in: str | None = None,
         in_text: bool = False,
     ) -> None:
-        """Remember that the session of this request was given the link, for at most `seconds`.
+        """Remember for at most `seconds` that the session of this request got the link.
 
-        `stand_in` names the client where there are no sessions; without either nothing is remembered.
-        `in_text` gives it this link in text from now on.
+        `stand_in` identifies the client where there are no sessions; without either nothing is remembered. With
+        `in_text` it gets this link as text from now on.
         """
         session = wire.session_key(ctx)
         key = session or stand_in
@@ -64,11 +64,11 @@ class CompletionNotifier:
     def told(
         self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None
     ) -> NotifiedSession | None:
-        """Tell which link the session of this request was given last."""
+        """Return the session of this request, with the link that it got last."""
         return self._told.get(wire.session_key(ctx) or stand_in or "")
 
     def forget(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> None:
-        """The session knows how it ended."""
+        """Forget the session of this request: its client knows how the consent request ended."""
         self._told.pop(wire.session_key(ctx) or stand_in or "", None)
 
     async def _finished(self, elicitation_id: str) -> None:
@@ -76,7 +76,7 @@ class CompletionNotifier:
             if (
                 told.session is not None
                 and told.elicitation_id == elicitation_id
-                # Others have no word for it: unknown notifications have broken clients.
+                # Other clients do not know the notification: unknown ones have broken clients.
                 and wire.declares_url(told.session.client_capabilities)
             ):
                 await told.session.send_elicit_complete(elicitation_id)

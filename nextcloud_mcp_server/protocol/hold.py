@@ -1,4 +1,4 @@
-"""Holds a request while its consent request is open, and says so to a client that asks for progress."""
+"""Holds a call while its consent request is open, and sends progress to a client that asks for it."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.protocol.pending import Pending
 
-#: How often a waiting client hears that the server is still there.
+#: The interval of progress notifications to a waiting client.
 PROGRESS_SECONDS = 3.0
 
 WAITING = "Waiting for you to open the link and finish in the browser"
 
-#: The work that follows reports how far it is from 1 on, and progress must increase with every notification
-#: (MCP, basic/utilities/progress): what is reported here stays below 1.
+#: The call itself reports its progress from 1 on, and progress must increase with every notification (MCP,
+#: basic/utilities/progress): the progress of the hold stays below 1.
 _STEP = 0.001
 
 
@@ -30,7 +30,7 @@ async def hold(
     until: float,
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> bool:
-    """Wait until a consent request has ended, at most until a time of the event loop; tell whether it has."""
+    """Wait until a consent request has ended, or until a time of the event loop; return whether it has."""
     told = 0
     while True:
         left = max(until - anyio.current_time(), 0.0)

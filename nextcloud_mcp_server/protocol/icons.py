@@ -1,7 +1,7 @@
-"""The icons of the server, of kinds of resources and of prompts, each for light and for dark surroundings.
+"""The icons of the server, of kinds of resources and of prompts, each for light and dark themes.
 
-They are drawn as data URIs, since a server over stdio has no address. A pair takes about 700 bytes, so tools and rows
-of resources have none: the list of all tools would be more than twice as long, and every row several times.
+They are data URIs, since a server over stdio has no address. A pair takes about 700 bytes, so tools and rows of
+resources have none: the tool list would be more than twice as long, and every row several times.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from mcp_types import Icon
 
-#: Lines in a square of 24 by 24, by toolset; the server's own stands for the rest.
+#: SVG paths in a square of 24 by 24, by toolset; the server's own icon is used for the rest.
 _LINES: Final = {
     "connection": "M12 7a5 5 0 1 0 .1 0M4 9a3 3 0 1 0 .1 0M20 9a3 3 0 1 0 .1 0",
     "notes": "M5 3h14v14l-4 4H5zM9 8h6M9 12h6",
@@ -24,7 +24,7 @@ _COLOURS: Final = {"light": "#222", "dark": "#eee"}
 
 @cache
 def of(toolset: str) -> list[Icon]:
-    """Draw the icons of a toolset."""
+    """Return the icons of a toolset."""
     lines = _LINES.get(toolset, _LINES[_SERVER])
     return [
         Icon(src=_drawn(lines, _COLOURS[theme]), mime_type="image/svg+xml", sizes=["any"], theme=theme)
@@ -33,9 +33,9 @@ def of(toolset: str) -> list[Icon]:
 
 
 def with_icons(server_info: dict[str, Any]) -> dict[str, Any]:
-    """Add the server's icons to what it says of itself.
+    """Add the server's icons to its description.
 
-    The SDK would repeat them in every answer of 2026-07-28, so it does not get them.
+    The SDK would repeat them in every answer of 2026-07-28, so they are not passed to it.
     """
     icons = [icon.model_dump(by_alias=True, mode="json", exclude_none=True) for icon in of(_SERVER)]
     return {**server_info, "icons": icons}

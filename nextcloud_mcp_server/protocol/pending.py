@@ -1,8 +1,8 @@
-"""Who waits for which consent request, and how they learn that it is finished.
+"""The calls that wait for a consent request, and how they learn that it is finished.
 
-A consent request can be finished by this process (`finish`) or by another one that shares the database, so
-while anyone waits one loop reads the states of all awaited consent requests: at once when another process
-announces that one has ended, where the database can pass that on (`listen`), else once a second.
+A consent request can be finished by this process (`finish`) or by another one that shares the database. So
+while calls wait, one loop reads the states of all awaited consent requests: at once when another process sends
+a notification, where the database supports that (`listen`), else once a second.
 """
 
 import logging
@@ -16,20 +16,20 @@ from nextcloud_mcp_server.errors import StorageError
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-#: While announcements are heard; some endings have no announcement, such as a time that has passed.
+#: While notifications are received; some endings cause none, such as an expiry.
 LISTENING_POLL_SECONDS = 10.0
 RECONNECT_SECONDS = 3.0
 
-#: Lends the announcements of other processes that some consent request has ended; raises StorageError when they
-#: cannot be heard (any more).
+#: Yields the notifications of other processes that some consent request has ended; raises StorageError when they
+#: cannot be received (any more).
 Listen = Callable[[], AbstractAsyncContextManager[AsyncIterator[None]]]
 
-#: Lists those of the given consent requests that are final or gone.
+#: Returns those of the given consent requests that are final or deleted.
 Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
 
 
 class Pending:
-    """The waiters of one process."""
+    """The waiting calls of one process."""
 
     def __init__(self, finished: Finished, *, listening_poll_seconds: float = LISTENING_POLL_SECONDS) -> None:
         self._finished = finished
@@ -46,21 +46,21 @@ class Pending:
         self._listeners.append(listener)
 
     def watch(self, elicitation_id: str, *, seconds: float) -> None:
-        """Keep an eye on a consent request for at most `seconds`, though no call is waiting for it."""
+        """Watch a consent request for at most `seconds`, even if no call waits for it."""
         until = anyio.current_time() + seconds
         self._watched[elicitation_id] = max(until, self._watched.get(elicitation_id, until))
         if elicitation_id not in self._events:
             self._events[elicitation_id] = anyio.Event()
             if self._hears:
-                # Its announcement may have come before anyone watched.
+                # Its notification may have come before it was watched.
                 self._hint.set()
         self._work.set()
 
     async def wait(self, elicitation_id: str, *, seconds: float) -> bool:
-        """Hold a call until its consent request is finished, for at most `seconds`; tell whether it is.
+        """Hold a call until its consent request is finished, for at most `seconds`; return whether it is.
 
-        A client's retry loop does not pause between rounds, so a server that answers "not yet" at
-        once makes it open the same page over and over.
+        A client's retry loop does not pause between rounds, so a server that answers "not yet" at once makes it
+        open the same page over and over.
         """
         self.watch(elicitation_id, seconds=seconds)
         event = self._events[elicitation_id]
@@ -69,7 +69,7 @@ class Pending:
         return event.is_set()
 
     async def finish(self, elicitation_id: str) -> None:
-        """Wake every user who waits for this consent request."""
+        """Wake all calls that wait for this consent request."""
         self._watched.pop(elicitation_id, None)
         event = self._events.pop(elicitation_id, None)
         if event is None:
@@ -79,7 +79,7 @@ class Pending:
             await listener(elicitation_id)
 
     async def run(self) -> None:
-        """Watch for consent requests that other processes finish; runs as long as the server."""
+        """Watch for consent requests that other processes finish, as long as the server runs."""
         while True:
             await self._work.wait()
             with anyio.move_on_after(self._listening_poll_seconds if self._hears else POLL_SECONDS):
@@ -96,16 +96,16 @@ class Pending:
                 logger.exception("the awaited consent requests could not be looked up; trying again")
 
     async def listen(self, listen: Listen, *, pause_seconds: float = RECONNECT_SECONDS) -> None:
-        """Look as soon as another process announces something; runs as long as the server.
+        """Look up the consent requests at each notification, as long as the server runs.
 
-        While nothing can be heard, the consent requests are looked up once a second, and listening is tried
-        again and again.
+        While notifications cannot be received, the consent requests are looked up once a second, and listening
+        is retried.
         """
         while True:
             try:
                 async with listen() as notifications:
                     self._hears = True
-                    # What ended before a user listened was not heard.
+                    # Consent requests that ended before the connection was open caused no notification here.
                     self._hint.set()
                     async for _ in notifications:
                         self._hint.set()

@@ -1,6 +1,6 @@
 """stdout for messages: one thread writes and flushes each, where the SDK's own file changes threads twice.
 
-With long answers, many at once, each change of threads takes a twentieth of a call's processor time.
+With many concurrent long answers, each change of threads takes a twentieth of a call's processor time.
 """
 
 import os
@@ -18,12 +18,12 @@ class _Lines(anyio.AsyncFile[str]):
     """A file that is flushed at the end of every line."""
 
     async def flush(self) -> None:
-        """Leave it: the line is out."""
+        """Do nothing: the line is flushed already."""
 
 
 @contextmanager
 def messages() -> Generator[anyio.AsyncFile[str]]:
-    """Lend stdout to MCP alone; what is printed meanwhile, by us or a library, goes to stderr.
+    """Reserve stdout for MCP; what this server or a library prints meanwhile goes to stderr.
 
     The SDK does the same for a file that it opens itself.
     """

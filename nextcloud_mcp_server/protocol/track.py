@@ -1,4 +1,4 @@
-"""`elicitation/track` of SEP-1036's draft: a request that is answered when the consent request is finished."""
+"""`elicitation/track` of SEP-1036's draft: a request that is answered when the consent has ended."""
 
 import uuid
 from collections.abc import Awaitable, Callable
@@ -16,14 +16,14 @@ from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 
 TIMED_OUT = -32000
 
-#: How often a waiting client hears that we are still there.
+#: The interval of progress notifications to a waiting client.
 PROGRESS_SECONDS = 5.0
 
 _OPEN = frozenset({"pending", "opened"})
 
 
 class ConsentStatus(Protocol):
-    """Where one consent request stands."""
+    """The status of one consent request."""
 
     @property
     def state(self) -> str:
@@ -32,7 +32,7 @@ class ConsentStatus(Protocol):
 
     @property
     def error(self) -> str | None:
-        """One sentence for a failed one."""
+        """One sentence for a failed request."""
         ...
 
 
@@ -41,13 +41,13 @@ ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[ConsentStatu
 
 
 class TrackParams(RequestParams):
-    """`elicitationId` as the error's data gave it."""
+    """`elicitationId` as in the error's data."""
 
     elicitation_id: str
 
 
 class Track(Extension):
-    """Serves `elicitation/track` in every era."""
+    """Handles `elicitation/track` in every protocol version."""
 
     identifier = EXTENSION_ID
 
@@ -65,7 +65,7 @@ class Track(Extension):
         self._progress_seconds = progress_seconds
 
     def methods(self) -> list[MethodBinding]:
-        """Bind the one method."""
+        """Bind the method."""
         return [MethodBinding("elicitation/track", TrackParams, self._track)]
 
     async def _track(self, ctx: ServerRequestContext[Any, Any], params: TrackParams) -> HandlerResult:
@@ -77,10 +77,11 @@ class Track(Extension):
             left = self._timeout_seconds - waited
             if left <= 0:
                 raise MCPError(TIMED_OUT, "Elicitation timed out - user did not complete authorization")
-            # Progress must increase with every notice (MCP, basic/utilities/progress).
+            # Progress must increase with every notification (MCP, basic/utilities/progress).
             told = max(round(waited, 3), told + 0.001)
             await ctx.session.report_progress(told, self._timeout_seconds, WAITING)
-            # `Pending` looks after all waiters in one query, so a waiter reads nothing before it is woken.
+            # `Pending` reads the states for all waiters in one query, so a waiter reads nothing before it is
+            # woken.
             ended = await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left))
             answer = await self._answer(ctx, elicitation_id) if ended else None
         return answer
@@ -90,7 +91,8 @@ class Track(Extension):
     ) -> dict[str, Any] | None:
         consent_status = await self._read_own(ctx, elicitation_id) if elicitation_id else None
         if consent_status is None:
-            # Unknown, foreign and malformed ids look the same, so ids cannot be probed.
+            # Unknown and malformed ids and those of other users get the same answer, so that ids cannot be
+            # probed.
             raise MCPError(INVALID_PARAMS, "No such elicitation")
         return _answer(consent_status)
 

@@ -3,13 +3,14 @@
 | client | form |
 |---|---|
 | 2026-07-28 with `elicitation.url` | INPUT_REQUIRED: an `input_required` result; its retry is held |
-| handshake era with our extension, or `draft` forced | DRAFT: error -32000, then `elicitation/track` |
-| 2025-11-25 with `elicitation.url`, or forced for it | URL_ERROR: error -32042, then a notice |
-| everyone else, or `text` forced | TEXT: a tool error whose text holds the link |
+| handshake era with this server's extension, or `draft` forced | DRAFT: error -32000, then `elicitation/track` |
+| 2025-11-25 with `elicitation.url`, or forced for it | URL_ERROR: error -32042, then a notification |
+| all others, or `text` forced | TEXT: a tool error whose text holds the link |
 
-A forced dialect binds handshake-era clients only: 2026-07-28 forbids -32042 and discourages -32000. Versions
-before 2025-11-25 have neither URL mode nor -32042, whatever a client declares.
-A client whose own form brought no answer from the user gets TEXT for that consent request from then on.
+A forced dialect applies to handshake-era clients only: 2026-07-28 forbids -32042 and discourages -32000.
+Versions before 2025-11-25 have neither URL mode nor -32042, whatever a client declares. A client whose own form
+brought no answer from the user gets TEXT for that consent request from then on.
+
 Sources: SEP-1036 (draft of November 2025), MCP 2025-11-25 and 2026-07-28, client/elicitation.
 """
 
@@ -42,23 +43,23 @@ EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
 
 URL_ELICITATION_REQUIRED = -32042
 
-#: Name of our one input request in an `input_required` result.
+#: The name of the one input request in an `input_required` result.
 INPUT_KEY = "provision"
 
-#: The SDK's client gives up after ten rounds; the answer before that must be one a model can use.
+#: The SDK's client gives up after ten rounds; the last answer before that must be one that a model can use.
 LAST_ROUND = 9
 
-#: Clients that are told in text are held for a shorter time: some end a call after five seconds. Those that ask for
-#: progress are held as long as the others.
+#: Clients that get the link as text are held for a shorter time: some end a call after five seconds. Those that
+#: ask for progress are held as long as the others.
 TEXT_HOLD_SECONDS = 4.0
 
-#: A decline that comes sooner is the client's own: no user reads the question and decides in less.
+#: A faster decline is the client's own: no user reads the question and decides in less.
 INSTANT_SECONDS = 2.0
 
 #: The versions of the handshake era that have URL mode and -32042.
 URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
-#: How long a told session is remembered: a little longer than a consent request can last.
+#: How long a session that got a link is remembered: a little longer than a consent request can last.
 TOLD_SECONDS = 615.0
 
 #: The sentence behind each link to a consent request.
@@ -66,14 +67,14 @@ THEN = "When that is done, call the tool again."
 
 _FIRST_WITH_ICONS = "2025-11-25"
 
-#: The one session there is over stdio.
+#: The key of the one session over stdio.
 STDIO = "stdio"
 
 Dialect = Literal["auto", "draft", "2025-11-25", "text"]
 
 
 class Form(Enum):
-    """What a client is told in."""
+    """The wire form of an elicitation."""
 
     INPUT_REQUIRED = "2026-07-28"
     DRAFT = "draft"
@@ -83,9 +84,9 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What an `input_required` retry brings back. `action` is None for a state-only round.
+    """The content of an `input_required` retry. `action` is None for a state-only round.
 
-    `asked_at` is when the URL went out; None in a state of an earlier release.
+    `asked_at` is when the URL was sent; None in a state of an earlier release.
     """
 
     elicitation_id: str
@@ -94,12 +95,12 @@ class Retry:
     asked_at: datetime | None = None
 
     def declined(self, now: datetime) -> bool:
-        """Tell whether the user declined: neither the client by itself, nor by closing the question."""
+        """Tell whether the user declined; a decline by the client itself does not count."""
         return self.action == "decline" and (self.asked_at is None or not is_instant(self.asked_at, now))
 
 
 def form(ctx: ServerRequestContext[Any, Any], dialect: Dialect) -> Form:
-    """Decide what this client understands."""
+    """Choose the form that this client understands."""
     capabilities = ctx.session.client_capabilities
     elicitation = capabilities.elicitation if capabilities else None
     # `elicitation: {}` means form mode only (2025-11-25, client/elicitation).
@@ -122,27 +123,27 @@ def is_instant(asked_at: datetime, now: datetime) -> bool:
 
 
 def is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Tell whether the request speaks 2026-07-28, where every request stands alone."""
+    """Tell whether the request uses 2026-07-28, where requests have no session."""
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def keeps_scopes(protocol_version: str | None) -> bool:
     """Tell whether clients of a version add the scopes of a challenge to those they have.
 
-    Since 2026-07-28 they do (SEP-2350). Before, the server was to name both (2025-11-25,
-    basic/authorization), and a client gave up what it was not told.
+    Since 2026-07-28 they do (SEP-2350). Before, the server had to name both (2025-11-25, basic/authorization),
+    and a client dropped the scopes that were not named.
     """
     return protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def takes_icons(protocol_version: str | None) -> bool:
-    """Tell whether icons exist in a version: since 2025-11-25."""
-    # Versions are dates, and compare as texts.
+    """Tell whether a version has icons: since 2025-11-25."""
+    # Versions are dates in a format that sorts as text.
     return (protocol_version or "") >= _FIRST_WITH_ICONS
 
 
 def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
-    """Name the session a handshake-era client speaks on; None where there is none."""
+    """Return the key of a handshake-era client's session; None if there is none."""
     if is_modern(ctx):
         return None
     headers = getattr(ctx.request, "headers", None)
@@ -150,13 +151,13 @@ def session_key(ctx: ServerRequestContext[Any, Any]) -> str | None:
 
 
 def connection(ctx: ServerRequestContext[Any, Any]) -> Connection:
-    """Find the connection of a request, on which it is told of what happens later, and which knows its end."""
-    # The SDK hands handlers a session for each request alone, which would keep the whole request.
+    """Return the connection of a request, which outlives it: for later notifications, and for its end."""
+    # The SDK passes handlers a session object per request, which would keep the whole request in memory.
     return ctx.session._connection  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Tell what the client calls itself: a label, proof of nothing."""
+    """Return the name that the client gives itself; it proves nothing."""
     params = ctx.session.client_params
     if params is None:
         return "An assistant"
@@ -165,7 +166,7 @@ def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
 
 
 def retry(input_responses: Mapping[str, object] | None, request_state: str | None) -> Retry | None:
-    """Read what a 2026-07-28 client brings back; the SDK has already verified the state's seal."""
+    """Parse the retry of a 2026-07-28 client; the SDK has already verified the state's seal."""
     if request_state is None:
         return None
     try:
@@ -181,7 +182,7 @@ def retry(input_responses: Mapping[str, object] | None, request_state: str | Non
 def render(
     need: ElicitationRequired, form_: Form, *, round_: int = 0, now: datetime
 ) -> CallToolResult | InputRequiredResult:
-    """Tell a client for the first time that a consent request is needed.
+    """Build the first answer that a consent request is needed.
 
     Raises:
         MCPError: -32000 or -32042, for the handshake-era forms that are errors.
@@ -200,7 +201,7 @@ def render(
 def waiting(
     need: ElicitationRequired, form_: Form, *, round_: int = 0
 ) -> CallToolResult | InputRequiredResult:
-    """Tell a client that was told already, and held, that the consent request is still not finished.
+    """Build the answer, to a client that has the link and was held, that the request is not finished.
 
     An error that brought no answer is not repeated: the model of such a client may never have seen the link.
     """
@@ -210,7 +211,7 @@ def waiting(
 
 
 def text(need: ElicitationRequired) -> CallToolResult:
-    """Say it in words, for clients that cannot open a page themselves, or did not show it to the user."""
+    """Build a text answer, for clients that cannot open a page themselves, or did not show it to the user."""
     said = f"{need.unanswered} {need}".strip()
     sentence = with_link(f"{said} The user opens this link in a browser:", Link(need.url, THEN))
     return CallToolResult(content=[TextContent(type="text", text=sentence)], is_error=True)
@@ -222,11 +223,11 @@ def declares_url(capabilities: ClientCapabilities | None) -> bool:
 
 
 def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Add `elicitation.url`, our extension and the lists' changes to what the server says it can do.
+    """Add `elicitation.url`, this server's extension and `listChanged` to the server's capabilities.
 
-    The SDK leaves all of them out of an initialize result: the first is a client capability in the
-    released specifications, the second belongs to 2026-07-28, and it does not know of the others.
-    Draft clients look for the first two there.
+    The SDK leaves all of them out of an initialize result: the first is a client capability in the released
+    specifications, the second belongs to 2026-07-28, and it does not know of the others. Draft clients look for
+    the first two there.
     """
     if method not in ("initialize", "server/discover"):
         return result
@@ -239,7 +240,7 @@ def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(method: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Add icons to what the server is called; 2026-07-28 has that among the answer's metadata."""
+    """Add icons to the server's description; 2026-07-28 has that in the result's metadata."""
     if method == "server/discover":
         meta = result["_meta"]
         return {
@@ -267,6 +268,6 @@ def _error(need: ElicitationRequired, form_: Form) -> MCPError:
     data = {"elicitations": [params.model_dump(by_alias=True, mode="json", exclude_none=True)]}
     if form_ is Form.DRAFT:
         return MCPError(need.code, "Nextcloud access provisioning required", data)
-    # Some clients show the message and not the data, so the link stands in both.
+    # Some clients show the message and not the data, so both contain the link.
     message = with_link(f"{need} The user opens this link in a browser:", Link(need.url, THEN))
     return MCPError(URL_ELICITATION_REQUIRED, message, data)

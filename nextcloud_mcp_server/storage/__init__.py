@@ -1,1 +1,1 @@
-"""The database: records, sealing, one repository per table. The only package that imports sqlalchemy."""
+"""The database: records, sealed values, one repository per table. Nothing else imports sqlalchemy."""

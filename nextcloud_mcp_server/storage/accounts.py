@@ -1,4 +1,4 @@
-"""Which principal holds which Nextcloud account, for the operator."""
+"""The Nextcloud accounts and their principals, for the operator."""
 
 from sqlalchemy import select
 
@@ -9,13 +9,13 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class AccountRepository:
-    """Lists accounts and releases them. Nothing of it needs a key, unless something is to be ended at Nextcloud."""
+    """Lists and releases accounts. A key is only needed if a credential must be revoked at Nextcloud."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def all(self) -> list[Holding]:
-        """List every account, by uid."""
+        """Return every account, ordered by uid."""
         connected = (
             select(credentials.c.id)
             .where(credentials.c.account_id == accounts.c.id)
@@ -46,9 +46,10 @@ class AccountRepository:
         ]
 
     async def release(self, holding: Holding) -> bool:
-        """End everything of who holds an account, and let it be anyone's; False when they hold it no more.
+        """End all access of an account's principal and delete the account; False if it changed meanwhile.
 
-        The credential goes to the outbox. It is written into the audit.
+        It has changed if the principal does not hold it any more. Any principal may connect the account
+        afterwards. The credential goes to the outbox, and the release into the audit log.
         """
         now = self._transactions.now()
         query = select(accounts.c.id).where(

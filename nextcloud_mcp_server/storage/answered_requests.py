@@ -1,4 +1,4 @@
-"""Authorization requests that have their code, of which each gets one. Within the caller's transaction."""
+"""Authorization requests that were answered; each gets one code. Within the caller's transaction."""
 
 from datetime import datetime, timedelta
 
@@ -8,14 +8,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.models import answered_requests
 
-#: No client waits for the answer to a request that old.
+#: How long an answered request is stored; no client waits longer for its answer.
 REMEMBERED = timedelta(days=1)
 
 
 async def answer(
     connection: AsyncConnection, request: str, auth_transaction_id: str, *, until: datetime
 ) -> bool:
-    """Note that a transaction answers an authorization request; False when it was answered before by any."""
+    """Record that a transaction answers an authorization request; False if one has answered it already."""
     request_hash = hash_of(request)
     known = select(answered_requests.c.request_hash).where(answered_requests.c.request_hash == request_hash)
     if await connection.scalar(known) is not None:

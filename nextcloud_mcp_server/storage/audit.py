@@ -1,4 +1,4 @@
-"""The audit: appended, read by the user it is about, never changed."""
+"""The audit log: entries are appended, read by the user they are about, and never changed."""
 
 import uuid
 from collections.abc import Sequence
@@ -18,30 +18,30 @@ UNREADABLE = "(sealed with a key that is no longer configured)"
 
 @dataclass(frozen=True, slots=True)
 class EndedAccount:
-    """Who lost an account, and the number of the entry that says so."""
+    """A principal that lost an account, and the number of the audit entry about it."""
 
     number: int
     principal: Principal
 
 
 class AuditRepository:
-    """Appends entries and reads a user's latest."""
+    """Appends audit entries and reads a user's latest ones."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Write a batch in one transaction."""
+        """Insert entries in one transaction."""
         if not entries:
             return
         async with self._transactions.writing() as connection:
             await insert_entries(connection, self._transactions.keys, entries)
 
     async def recent(self, principal: Principal, limit: int) -> list[AuditEntry]:
-        """Read a user's latest entries, the newest first.
+        """Return a user's latest entries, the newest first.
 
-        The detail of an entry that cannot be opened is replaced by a note: that something happened
-        must not be lost with a key.
+        The detail of an entry that cannot be decrypted is replaced by a note: the entry itself must not be lost
+        with a key.
         """
         query = select(audit).where(owned_by(audit.c, principal)).order_by(audit.c.number.desc()).limit(limit)
         async with self._transactions.reading() as connection:
@@ -65,7 +65,7 @@ class AuditRepository:
             return await connection.scalar(select(func.max(audit.c.number))) or 0
 
     async def ended_accounts(self, *, after: int) -> list[EndedAccount]:
-        """List who lost an account by an entry with a greater number; nothing is opened."""
+        """Return the principals that lost an account by an entry with a greater number; nothing is decrypted."""
         results = (RELEASED, DISPLACED, MADE_ANEW)
         query = select(audit.c.number, audit.c.issuer, audit.c.subject).where(
             audit.c.number > after, audit.c.action == "account", audit.c.result.in_(results)
@@ -76,7 +76,7 @@ class AuditRepository:
 
 
 async def insert_entries(connection: AsyncConnection, keys: KeyRing, entries: Sequence[AuditEntry]) -> None:
-    """Write entries within the caller's transaction."""
+    """Insert entries within the caller's transaction."""
     await connection.execute(insert(audit), [_values(keys, entry) for entry in entries])
 
 

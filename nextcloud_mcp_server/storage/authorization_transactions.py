@@ -1,4 +1,4 @@
-"""Authorization transactions: sign-ins at Nextcloud that are under way, and what they gave until the user decides."""
+"""Authorization transactions: sign-ins at Nextcloud, and their tokens until the user decides."""
 
 import contextlib
 import dataclasses
@@ -29,26 +29,25 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class AuthorizationTransactionRepository:
-    """Keeps authorization transactions for the browser that began them; never loses a token.
+    """Stores authorization transactions for the browser that began them; never loses a token.
 
-    `browser` is a random value that this browser alone has; of it and of `state` hashes are stored.
+    `browser` is a random value that only this browser has. Only hashes of it and of `state` are stored.
     """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def create(self, auth_transaction: AuthorizationTransaction, *, state: str, browser: str) -> None:
-        """Store a transaction that begins. Its id and its `state` are new and random."""
+        """Store a new transaction. Its id and its `state` are new and random."""
         details = {"transaction": _dump(auth_transaction)}
         values = self._values(auth_transaction, details, browser, state_hash=hash_of(state))
         async with self._transactions.writing() as connection:
             await connection.execute(insert(auth_transactions).values(values))
 
     async def take(self, state: str, *, browser: str) -> AuthorizationTransaction | None:
-        """Take the transaction of a callback; of all who try, one gets it.
+        """Take the transaction of a callback; of concurrent callers, only one gets it.
 
-        None when this browser did not begin it, when it is old or was taken before, and when its key is
-        missing.
+        None if another browser began it, if it has expired or was taken before, and if its key is missing.
         """
         taking = (
             delete(auth_transactions)
@@ -69,9 +68,9 @@ class AuthorizationTransactionRepository:
             return None
 
     async def end(self, state: str, *, codes: Iterable[str]) -> bool:
-        """End the sign-in that `state` belongs to, whichever browser began it, and spend the codes it brought.
+        """Delete the transaction of a `state`, whichever browser began it, and mark the codes as spent.
 
-        False when there is none, also when it was taken before; then nothing is written.
+        False if there is none, also if it was taken before; then nothing is written.
         """
         ending = delete(auth_transactions).where(auth_transactions.c.state_hash == hash_of(state))
         async with self._transactions.writing() as connection:
@@ -81,16 +80,16 @@ class AuthorizationTransactionRepository:
         return ended
 
     async def knows(self, state: str) -> bool:
-        """Tell whether a sign-in with this `state` waits for its answer, in any browser; nothing is written."""
+        """Tell whether a transaction with this `state` waits for its callback, in any browser; writes nothing."""
         query = select(auth_transactions.c.id_hash).where(auth_transactions.c.state_hash == hash_of(state))
         async with self._transactions.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
     async def hold(self, completed: CompletedTransaction, *, browser: str, note: str | None = None) -> bool:
-        """Store who came back and what Nextcloud gave, until they decide about it in this browser.
+        """Store the user and the tokens of a callback, until the user decides in this browser.
 
-        It takes the place of the outbox's `note` about it. False, and nothing stored, when that is being
-        worked off already.
+        The row replaces `note`, the pending revocation in the outbox. If that is being carried out already,
+        nothing is stored and the result is False.
         """
         values = self._values(
             completed.auth_transaction,
@@ -106,7 +105,7 @@ class AuthorizationTransactionRepository:
         return held
 
     async def find(self, auth_transaction_id: str, *, browser: str) -> CompletedTransaction | None:
-        """Read who came back in this browser; None when it is old, or another's.
+        """Return the completed transaction of this browser; None if it has expired or is another browser's.
 
         Raises:
             Unsealable: Its key is missing.
@@ -117,17 +116,17 @@ class AuthorizationTransactionRepository:
         return None if row is None else _completed(self._transactions.keys, row)
 
     async def discard(self, auth_transaction_id: str, *, browser: str, nextcloud_url: str) -> bool:
-        """Have what Nextcloud gave ended there; False when there is nothing, or it is connected."""
+        """Move the tokens to the outbox, to be revoked; False if there are none, or they are connected."""
         which = and_(self._back(auth_transaction_id, browser), auth_transactions.c.connected.is_(False))
         return await self._release(which, nextcloud_url) > 0
 
     async def release_due(self, *, nextcloud_url: str) -> int:
-        """Forget old ones, and have everything ended at Nextcloud that no one can decide about any more.
+        """Delete expired transactions, and move their tokens to the outbox; return how many had tokens.
 
-        Tells how many of those there were. What cannot be opened stays: its key may be put back.
+        A row that cannot be decrypted stays: its key may be restored.
         """
         over = auth_transactions.c.expires_at <= self._transactions.now()
-        # A transaction without a callback holds no tokens, whether it can be read or not.
+        # A transaction without a callback holds no tokens, whether it can be decrypted or not.
         never = and_(over, auth_transactions.c.state_hash.is_not(None))
         async with self._transactions.writing() as connection:
             await connection.execute(delete(auth_transactions).where(never))
@@ -162,7 +161,7 @@ class AuthorizationTransactionRepository:
             for row in (await connection.execute(select(auth_transactions).where(which))).all():
                 with contextlib.suppress(Unsealable):
                     completed = _completed(keys, row)
-                    # The process that deletes it ends it: two processes may both have read it.
+                    # Only the process that deletes the row revokes its tokens: two processes may have read it.
                     gone = await connection.execute(
                         delete(auth_transactions).where(auth_transactions.c.id_hash == row.id_hash)
                     )
@@ -184,7 +183,7 @@ class AuthorizationTransactionRepository:
 
 
 def is_back(auth_transaction_id: str, browser: str, *, now: datetime) -> ColumnElement[bool]:
-    """Name the row of who came back in this browser, while it counts."""
+    """Build the condition for the completed transaction of a browser, if it has not expired."""
     return and_(
         auth_transactions.c.id_hash == hash_of(auth_transaction_id),
         auth_transactions.c.browser_hash == hash_of(browser),
@@ -201,10 +200,9 @@ async def use_completed(
     *,
     now: datetime,
 ) -> bool | None:
-    """Take the tokens of an authorization transaction for its user's connection, within the caller's transaction.
+    """Mark a transaction as connected and clear its tokens, within the caller's transaction.
 
-    True: they are the caller's to store. False: they were stored before. None: there is no such authorization
-    transaction.
+    True: the caller must store the tokens. False: they were stored before. None: there is no such transaction.
     """
     seal = _place(keys, hash_of(completed.auth_transaction.id), hash_of(browser), None)
     used = dataclasses.replace(completed, tokens=None, connected=True)
@@ -224,7 +222,7 @@ async def use_completed(
 
 
 async def counts(connection: AsyncConnection, transaction: TransactionKey, *, now: datetime) -> bool:
-    """Tell whether a user who came back may still go on, within the caller's transaction."""
+    """Tell whether a browser's completed transaction is still valid, within the caller's transaction."""
     which = is_back(transaction.auth_transaction_id, transaction.browser, now=now)
     return await connection.scalar(select(auth_transactions.c.id_hash).where(which)) is not None
 
@@ -232,9 +230,9 @@ async def counts(connection: AsyncConnection, transaction: TransactionKey, *, no
 async def end_auth_transactions(
     connection: AsyncConnection, which: ColumnElement[bool], *, now: datetime
 ) -> None:
-    """Let no one decide any more about what was brought, nor have another code for it.
+    """Expire transactions, so that the user cannot confirm them, nor get another code for them.
 
-    `release_due` has it ended at Nextcloud.
+    `release_due` revokes their tokens at Nextcloud.
     """
     await connection.execute(
         update(auth_transactions).where(which, auth_transactions.c.expires_at > now).values(expires_at=now)
@@ -242,8 +240,8 @@ async def end_auth_transactions(
 
 
 def _place(keys: KeyRing, id_hash: str, browser_hash: str, state_hash: str | None) -> Seal:
-    # On its way an authorization transaction belongs to no user, but it always belongs to a browser: anyone who can
-    # write to the database cannot bring what another's holds into their own.
+    # Until its callback a transaction belongs to no user, but always to a browser. So an attacker who can write
+    # to the database cannot move another browser's tokens to their own.
     return Seal(keys, ("authorization_transactions", id_hash, browser_hash, state_hash or ""))
 
 
@@ -252,7 +250,7 @@ def _sealed(seal: Seal, details: dict[str, Any]) -> Sealed:
 
 
 def auth_transaction_place(keys: KeyRing, row: Row[Any]) -> Seal:
-    """Name the place that the values of a row are bound to."""
+    """Return the seal for the values of a row."""
     return _place(keys, row.id_hash, row.browser_hash, row.state_hash)
 
 
@@ -272,7 +270,7 @@ def _dump(auth_transaction: AuthorizationTransaction) -> dict[str, Any]:
 
 
 def _load(details: dict[str, Any]) -> AuthorizationTransaction:
-    # Those of before schema 0009 have it under another name.
+    # Rows from before schema 0009 have another name for it.
     values = details.get("transaction") or details["arrival"]
     request = values["request"]
     return AuthorizationTransaction(
@@ -288,7 +286,7 @@ def _details(completed: CompletedTransaction) -> dict[str, Any]:
     tokens = completed.tokens
     return {
         "transaction": _dump(completed.auth_transaction),
-        # Here too, so that a row cannot be made another user's.
+        # Repeated here, sealed, so that a row cannot be assigned to another user.
         "issuer": completed.principal.issuer,
         "subject": completed.principal.subject,
         "display_name": completed.display_name,

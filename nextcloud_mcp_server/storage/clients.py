@@ -1,4 +1,4 @@
-"""Clients of our authorization server: registered ones, and documents as they were read last."""
+"""Clients of the built-in authorization server: registered ones, and the last version of documents."""
 
 import json
 from collections.abc import Sequence
@@ -17,20 +17,23 @@ from nextcloud_mcp_server.storage.oauth_records import REGISTERED, Client
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: Of clients that are too many, so many are forgotten at a time.
+#: Unused clients beyond the limit that are deleted at a time.
 _AT_ONCE = 1_000
 
 
 class ClientRepository:
-    """Keeps clients by their id. Names and addresses are sealed: a client may be known to one user only."""
+    """Stores clients by their id. Names and URLs are sealed: a client may be known to one user only."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def find(self, client_id: str) -> Client | None:
-        """Read a client; None too when its key is missing: it can register again, or be read again."""
+        """Return a client; None if there is none, or its key is missing.
+
+        It can register again, or its document be read again.
+        """
         if "\0" in client_id:
-            # PostgreSQL refuses the question, and a stranger may ask anything.
+            # PostgreSQL refuses such a query, and unauthenticated callers choose the id.
             return None
         query = select(clients).where(clients.c.client_id == client_id)
         async with self._transactions.reading() as connection:
@@ -38,7 +41,7 @@ class ClientRepository:
         return None if row is None else _client(self._transactions.keys, row)
 
     async def all(self) -> list[Client]:
-        """Read all clients that can be opened, the oldest first."""
+        """Return all clients that can be decrypted, the oldest first."""
         query = select(clients).order_by(clients.c.created_at, clients.c.client_id)
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
@@ -46,7 +49,7 @@ class ClientRepository:
         return [client for client in found if client is not None]
 
     async def save(self, client: Client) -> None:
-        """Store a client, or put it in the place of the one with its id; when that was used last is kept."""
+        """Insert a client, or replace the one with its id; `last_used_at` is kept."""
         keys = self._transactions.keys
         values = _values(keys, client)
         async with self._transactions.writing() as connection:
@@ -57,16 +60,16 @@ class ClientRepository:
                 await connection.execute(insert(clients).values(**values, last_used_at=client.last_used_at))
 
     async def used(self, client_id: str, *, at: datetime) -> None:
-        """Note that a client was used."""
+        """Record a use of a client."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 update(clients).where(clients.c.client_id == client_id).values(last_used_at=at)
             )
 
     async def delete(self, client_id: str) -> bool:
-        """Forget a client with what users allowed it, and end its tokens, of every user; False when there is none.
+        """Delete a client, its permissions and its tokens of all users; False if there is none.
 
-        One that describes itself as it did has its former id again, and must not find anything there.
+        A client with the same document has the same id again, and must not find anything there.
         """
         async with self._transactions.writing() as connection:
             known = await self._delete(connection, [client_id]) == 1
@@ -76,11 +79,11 @@ class ClientRepository:
             return known
 
     async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
-        """Forget the clients that are over, and tell how many.
+        """Delete the expired clients, and return how many.
 
-        They came before the one moment and were never used, or came and were used before the other. Of
-        the rest that was never used the newest `most_unused` stay. No one gets a registered id again, so
-        what users allowed it goes too; a document keeps its address and what users allowed it.
+        These are clients never used and created before `unused_before`, and those created and last used before
+        `idle_before`. Of the others that were never used, the newest `most_unused` stay. A registered id is
+        never issued again, so its permissions are deleted too; a document keeps its URL, and its permissions.
         """
         due = select(clients.c.client_id).where(
             or_(
@@ -93,7 +96,7 @@ class ClientRepository:
             .where(clients.c.last_used_at.is_(None))
             .order_by(clients.c.created_at.desc(), clients.c.client_id)
             .offset(most_unused)
-            # SQLite knows no offset without a limit.
+            # SQLite supports no offset without a limit.
             .limit(_AT_ONCE)
         )
         async with self._transactions.writing() as connection:
@@ -133,7 +136,7 @@ def _seal(keys: KeyRing, client_id: str) -> Seal:
 
 
 def client_place(keys: KeyRing, row: Row[Any]) -> Seal:
-    """Name the place that the values of a row are bound to."""
+    """Return the seal for the values of a row."""
     return _seal(keys, row.client_id)
 
 

@@ -1,4 +1,4 @@
-"""Column types that make mistakes impossible: sealed values, aware times, scopes."""
+"""Column types that prevent mistakes: sealed values, aware times, scopes."""
 
 from datetime import UTC, datetime
 
@@ -9,13 +9,13 @@ from nextcloud_mcp_server.storage.crypto import Sealed
 
 
 class SealedValue(TypeDecorator[Sealed]):
-    """Bytes that only `Sealed` values may enter, so no one can forget to encrypt."""
+    """Bytes that only accept `Sealed` values, so that no value is stored unencrypted by mistake."""
 
     impl = LargeBinary
     cache_ok = True
 
     def process_bind_param(self, value: Sealed | None, dialect: Dialect) -> bytes | None:
-        """Take a sealed value and nothing else."""
+        """Convert a sealed value to bytes; refuse anything else."""
         del dialect
         if value is None:
             return None
@@ -24,29 +24,32 @@ class SealedValue(TypeDecorator[Sealed]):
         return value.value
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> Sealed | None:
-        """Hand the bytes out as sealed."""
+        """Return the bytes as a sealed value."""
         del dialect
         return None if value is None else Sealed(bytes(value))
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A point in time: aware on the way in and out, UTC in the database."""
+    """A point in time: aware in Python, UTC in the database."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Refuse a time without a zone, which would mean another moment on another machine."""
+        """Convert a time to UTC; refuse one without a zone.
+
+        Without a zone it would mean another moment on another machine.
+        """
         if value is None:
             return None
         if value.tzinfo is None:
             raise TypeError("A time without a zone cannot be stored.")
         utc = value.astimezone(UTC)
-        # SQLite compares times as text, which only works when all are written alike.
+        # SQLite compares times as text, which requires one format.
         return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Put the zone back where the database keeps none."""
+        """Add the zone where the database stores none."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if dialect.name == "sqlite" else value.astimezone(UTC)
@@ -59,11 +62,11 @@ class ScopeSet(TypeDecorator[frozenset[str]]):
     cache_ok = True
 
     def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str:
-        """Write the set in one order only."""
+        """Write the scopes in sorted order."""
         del dialect
         return " ".join(sorted(value or ()))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> frozenset[str]:
-        """Read the set back."""
+        """Parse the scopes."""
         del dialect
         return frozenset((value or "").split())

@@ -1,4 +1,4 @@
-"""What consent changes, and what taking it back changes, each within one transaction."""
+"""The changes of granting consent and of withdrawing it, each within one transaction."""
 
 import contextlib
 import dataclasses
@@ -52,7 +52,7 @@ from nextcloud_mcp_server.storage.tokens import has_tokens
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a finished consent request brings, or a user who signed in for a client."""
+    """What a completed consent request stores, or a completed sign-in for a client."""
 
     flow: LoginFlow | None
     account: Account
@@ -62,7 +62,7 @@ class Change:
 
 
 class SingleUserConsent:
-    """Writes within the caller's transaction."""
+    """Applies changes of one user's consent, within the caller's transaction."""
 
     def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
         self._connection = connection
@@ -70,7 +70,7 @@ class SingleUserConsent:
         self._now = now
 
     async def apply(self, elicitation: Elicitation, change: Change) -> bool:
-        """Store a grant; False, with nothing stored, when its elicitation is not open any more."""
+        """Store a grant; False, with nothing stored, if its elicitation is not open any more."""
         id_hash = hash_of(elicitation.id)
         if not await settle(
             self._connection,
@@ -85,14 +85,14 @@ class SingleUserConsent:
         await use_pending_grant(self._connection, self._keys, id_hash, change.credential.secret)
         await self._connect(change, may_change=await self._may_change(change))
         if change.flow is None:
-            # A user granted at Nextcloud too; that app password is not needed.
+            # A login flow of this request may have given an app password too; it is not needed.
             await discard_flows(self._connection, [id_hash])
         else:
             await self._connection.execute(delete(login_flows).where(login_flows.c.id == change.flow.id))
         return True
 
     async def arrive(self, completed: CompletedTransaction, change: Change, browser: str) -> bool:
-        """Store what a user brought who signed in for a client; False when that is not held here any more."""
+        """Store the grant of a user who signed in for a client; False if the transaction has expired."""
         mine = await use_completed(self._connection, self._keys, completed, browser, now=self._now)
         if mine:
             await self._make_room(change.account)
@@ -100,7 +100,7 @@ class SingleUserConsent:
         return mine is not None
 
     async def meet(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
-        """End everything of the user who had this account's name before; False when there is none."""
+        """End all access of a former user with this account's uid; False if there was none."""
         query = select(accounts.c.id, accounts.c.storage_id).where(owned_by(accounts.c, principal))
         known = (await self._connection.execute(query)).one_or_none()
         if known is None or known.storage_id in (None, storage_id):
@@ -112,9 +112,9 @@ class SingleUserConsent:
         return True
 
     async def _make_room(self, account: Account) -> None:
-        """Take an account from any other user: the one who signs in with it at Nextcloud is its user.
+        """Take an account from any other principal: the user who signs in with it at Nextcloud is its user.
 
-        Another user has it where this server had another address, or users another way to sign in.
+        Another principal has it if this server had another URL before, or another way to sign in.
         """
         theirs = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
         query = select(accounts.c.id, accounts.c.issuer, accounts.c.subject).where(
@@ -130,15 +130,19 @@ class SingleUserConsent:
         await self.release(row.id, former, ended)
 
     async def release(self, account_id: str, principal: Principal, audit: AuditEntry) -> None:
-        """End everything of who holds an account, and let the account be anyone's."""
+        """End all access of an account's principal, and delete the account.
+
+        Any principal may connect it afterwards.
+        """
         await self._end_everything(principal, audit)
         await self._connection.execute(delete(accounts).where(accounts.c.id == account_id))
 
     async def _gives_way(self, row: Row[*tuple[Any, ...]], account: Account) -> bool:
-        """Tell whether who holds an account gives way to another principal that was given access to it.
+        """Tell whether an account's principal loses it to another principal that was given access to it.
 
-        Who has disconnected does. So does who only said that it is theirs, or signed in at an issuer that is not
-        the configured one any more, when the operator's mapping names the account for the new one.
+        It does if its user has disconnected. It also does if the operator's mapping names the account for the
+        new principal, and the former user only confirmed the account, or has an issuer that is not configured
+        any more.
         """
         credential = select(credentials.c.id).where(credentials.c.account_id == row.id)
         if await self._connection.scalar(credential) is None:
@@ -165,7 +169,7 @@ class SingleUserConsent:
         await insert_entries(self._connection, self._keys, [change.audit])
 
     async def withdraw(self, principal: Principal, grant: Grant | None, audit: AuditEntry) -> None:
-        """Delete a user's credential and permissions and end their open requests."""
+        """Delete a user's credential and permissions, and end their open requests."""
         for table in (credentials, permissions):
             await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
         await end_all(self._connection, principal)
@@ -177,7 +181,7 @@ class SingleUserConsent:
             await insert_entries(self._connection, self._keys, [audit])
 
     async def _may_change(self, change: Change) -> bool:
-        """Tell whether this user may take another account: who signed in here, and has disconnected."""
+        """Tell whether this user may connect another account: only after a sign-in here, and disconnected."""
         if change.flow is not None:
             # Anyone who has the link of a login flow can finish it, so its first account stays.
             return False
@@ -185,7 +189,7 @@ class SingleUserConsent:
         return await self._connection.scalar(mine) is None
 
     async def _pin(self, account: Account, *, may_change: bool) -> str:
-        """Store the account, or bring the stored one up to date; answer the id it has."""
+        """Insert the account, or update the stored one; return its id."""
         same_person = owned_by(accounts.c, account.principal)
         same_account = and_(accounts.c.nextcloud_url == account.nextcloud_url, accounts.c.uid == account.uid)
         query = select(
@@ -240,7 +244,7 @@ class SingleUserConsent:
         )
 
     async def _change_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
-        """Let another account take the place of the stored one, which is anyone's again."""
+        """Replace the stored account by another one; the former one may be connected by any principal."""
         seal = self._keys.at("accounts", account.principal, known.id)
         await self._connection.execute(
             update(accounts)
@@ -276,8 +280,8 @@ class SingleUserConsent:
             )
         )
         if None not in (known.storage_id, account.storage_id) and known.storage_id != account.storage_id:
-            # The user was deleted and made again, maybe for another user: what the former one
-            # allowed, and where they are signed in, must not open the new one's files.
+            # The user was deleted and re-created, maybe for another human: the former user's permissions and
+            # browser sessions must not open the new user's files.
             await self._connection.execute(
                 delete(permissions).where(owned_by(permissions.c, account.principal))
             )
@@ -301,11 +305,11 @@ class SingleUserConsent:
                 old = open_credential(self._keys, principal, row)
                 if change.flow is None and new.id == old.id:
                     return
-                # A dead one gives way whatever the clocks say: one that was put back, or another
-                # machine's, would have the user consent again and again.
+                # An invalid credential is replaced whatever the clocks say: a restored one, or one from another
+                # machine, would make the user consent again and again.
                 if change.flow is None and old.created_at >= new.created_at and not old.needs_reauth:
                     if has_tokens(new):
-                        # Of two consent requests that ended together, the newer grant stays.
+                        # Of two consent requests that completed together, the newer grant stays.
                         await revoke(self._connection, self._keys, change.account, new, self._now)
                     return
                 if old.secret != new.secret:

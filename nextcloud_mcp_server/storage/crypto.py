@@ -1,4 +1,4 @@
-"""Sealing: AES-256-GCM under a key ring, bound to the place where a value is stored."""
+"""Sealed values: AES-256-GCM under a key ring, bound to the place where the value is stored."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ from nextcloud_mcp_server.storage.records import Principal
 
 _VERSION = b"\x01"
 _KEY_BYTES = 32
-#: Where the id of its key stands in a sealed value, so that a query can find it; ids are in clear there.
+#: The offset of the key id in a sealed value. It is not encrypted, so that a query can select by it.
 KEY_ID_AT = len(_VERSION)
 KEY_ID_BYTES = 8
 _NONCE_BYTES = 12
@@ -34,19 +34,19 @@ _KEY_FAULT = (
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What a sealed column holds: version, key id, nonce, ciphertext and tag."""
+    """The content of a sealed column: version, key id, nonce, ciphertext and tag."""
 
     value: bytes
 
     @property
     def key_id(self) -> bytes:
-        """Name the key that it was sealed with; see `KEY_ID_AT`."""
+        """The id of the key that sealed the value; see `KEY_ID_AT`."""
         return self.value[KEY_ID_AT : KEY_ID_AT + KEY_ID_BYTES]
 
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """One key of the ring, ready to seal; `master` is what sub-keys are derived from."""
+    """One key of the ring, ready to seal; sub-keys are derived from `master`."""
 
     id: bytes
     master: bytes = field(repr=False)
@@ -59,8 +59,8 @@ class _Key:
         )
 
 
-#: Tables and columns that were renamed. Their values stay bound to the name that they were first sealed with, so that
-#: an upgrade need not seal anything again.
+#: Renamed tables and columns. Their values stay bound to the name that they were first sealed with, so that an
+#: upgrade need not seal anything again.
 _SEALED_AS = {
     "authorization_transactions": "arrivals",
     "grant_requests": "grant_legs",
@@ -70,7 +70,7 @@ _SEALED_AS = {
 
 
 class KeyRing:
-    """The operator's keys: the first seals, all open."""
+    """The operator's keys: the first one seals, all of them open."""
 
     def __init__(self, masters: Sequence[bytes]) -> None:
         self._keys = [_Key.of(master) for master in dict.fromkeys(masters)]
@@ -78,10 +78,10 @@ class KeyRing:
 
     @classmethod
     def parse(cls, texts: Sequence[SecretStr]) -> "KeyRing":
-        """Read keys as the operator writes them, newest first.
+        """Parse keys as in the settings, the newest first.
 
         Raises:
-            ConfigurationError: There is none, or one is not 32 bytes in base64url; it is not shown.
+            ConfigurationError: There is none, or one is not 32 bytes in base64url; the message does not show it.
         """
         if not texts:
             raise ConfigurationError(
@@ -91,29 +91,29 @@ class KeyRing:
 
     @property
     def ids(self) -> list[bytes]:
-        """Name the keys in their order; the first is the one that seals."""
+        """Return the ids of the keys in their order; the first one seals."""
         return [key.id for key in self._keys]
 
     def derive(self, purpose: str) -> list[bytes]:
-        """Derive a 32-byte sub-key per key for another use than sealing; the first is the current one."""
+        """Derive a 32-byte sub-key of each key for a purpose other than sealing; the first is the current one."""
         return [_hkdf(key.master, f"derived {purpose}") for key in self._keys]
 
     def at(self, table: str, principal: Principal, row: str) -> "Seal":
-        """Name the row whose values are to be sealed or opened."""
+        """Return the seal for the values of one row."""
         return Seal(self, (table, principal.issuer, principal.subject, row))
 
     def seal(self, text: str, place: Sequence[str]) -> Sealed:
-        """Encrypt a text so that it opens at this place only."""
+        """Encrypt a text so that it can be opened at this place only."""
         key = self._keys[0]
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = key.cipher.encrypt(nonce, text.encode(), _associated_data(place, key.id))
         return Sealed(_VERSION + key.id + nonce + ciphertext)
 
     def open(self, sealed: Sealed, place: Sequence[str]) -> str:
-        """Decrypt what `seal` made for this place.
+        """Decrypt a value that `seal` made for this place.
 
         Raises:
-            Unsealable: Its key is not in the ring, or it was moved or changed.
+            Unsealable: Its key is not in the ring, or the value was moved or changed.
         """
         header, ciphertext = sealed.value[:_HEADER_BYTES], sealed.value[_HEADER_BYTES:]
         key = self._by_id.get(sealed.key_id)
@@ -138,8 +138,8 @@ class KeyRing:
 class Seal:
     """Seals and opens the values of one row.
 
-    The place is associated data, so anyone who can write to the database still cannot let a user's
-    row open another user's secret.
+    The place is associated data: an attacker who can write to the database still cannot make one user's row
+    open another user's secret.
     """
 
     keys: KeyRing
@@ -163,26 +163,26 @@ class Seal:
 
 
 def hash_of(identifier: str) -> str:
-    """Hash a random id: it finds its row, and the database alone does not give the id away."""
+    """Hash a random id: its row is found by the hash, and the database alone does not reveal the id."""
     return hashlib.sha256(identifier.encode()).hexdigest()
 
 
 def new_key() -> str:
-    """Make a key in the form that settings and key files hold."""
+    """Return a new key in the form that settings and key files hold."""
     return base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)).decode().rstrip("=")
 
 
 def load_or_create_key_file(
     path: Path, *, variable: str = "TOKEN_ENCRYPTION_KEYS_FILE"
 ) -> tuple[list[SecretStr], bool]:
-    """Read the keys of a file, one a line; make the file with one key where there is none.
+    """Read the keys of a file, one per line; create the file with one key if there is none.
 
-    The answer's second part tells whether it was made now. Several processes may come at once:
-    a finished file is linked into place, which only one of them can do and which no one sees half done.
-    `variable` is the setting that names such a file.
+    The second part of the result tells whether it was created now. Several processes may call this at once: a
+    complete file is linked into place, which only one of them can do, so no process reads a partial file.
+    `variable` is the setting that names the file.
 
     Raises:
-        ConfigurationError: The file cannot be read or made, or it holds no key.
+        ConfigurationError: The file cannot be read or created, or it holds no key.
     """
     try:
         created = not path.exists() and _create_key_file(path)

@@ -1,4 +1,4 @@
-"""Elicitations: requests for a consent request, which move from state to state once."""
+"""Elicitations: the stored consent requests. Each passes through its states once."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class ElicitationRepository:
-    """Keeps one open request per user, client and kind, and all that have ended."""
+    """Stores one open request per user, client and kind, and all that have ended."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -38,10 +38,10 @@ class ElicitationRepository:
         ttl: timedelta,
         new_url: Callable[[str], str],
     ) -> tuple[Elicitation, bool]:
-        """Find the open request, widened to these scopes, or make one; the second part says which.
+        """Return the open request, widened to these scopes, or a new one; the second part says which.
 
-        One that the user is at already is widened too: making way for another would throw away
-        what they are just granting. What they did not tick is asked for afterwards.
+        A request that the user has opened already is widened too: replacing it would discard what they are just
+        granting. Scopes that they do not tick are asked for afterwards.
         """
         keys, now = self._transactions.keys, self._transactions.now()
         wanted = Elicitation(
@@ -69,7 +69,7 @@ class ElicitationRepository:
         return wanted, True
 
     async def find(self, elicitation_id: str) -> Elicitation | None:
-        """Find a request by its id; the caller compares the principal.
+        """Return a request by its id; the caller compares the principal.
 
         Raises:
             Unsealable: Its key is missing.
@@ -82,10 +82,10 @@ class ElicitationRepository:
     async def still_open(
         self, elicitation_ids: Sequence[str], *, within: Principal | None = None
     ) -> set[str]:
-        """Tell, in one query, which of these requests have not ended; a missing key ends one.
+        """Return, in one query, which of these requests have not ended; a missing key ends one.
 
-        `within` asks for one user's only. This is asked every second about every user who waits, so
-        no more is read than that takes.
+        `within` limits it to one user. This runs every second for all waiting users, so it reads no more than
+        it needs.
         """
         columns = elicitations.c
         hashes = _padded([hash_of(elicitation_id) for elicitation_id in elicitation_ids])
@@ -107,7 +107,7 @@ class ElicitationRepository:
         return found
 
     async def find_active(self, *, principal: Principal, client_id: str, kind: str) -> Elicitation | None:
-        """Find the open request; one whose key is missing counts as none."""
+        """Return the open request; one whose key is missing counts as none."""
         now = self._transactions.now()
         query = select(elicitations).where(
             _same(principal, client_id, kind), active, elicitations.c.expires_at > now
@@ -120,7 +120,7 @@ class ElicitationRepository:
         return None
 
     async def set_url(self, elicitation_id: str, url: str) -> None:
-        """Store the URL that the client is told, where it becomes known only later."""
+        """Store the URL for the client, if it becomes known only later."""
         await self._seal(elicitation_id, "url", url)
 
     async def set_error(self, elicitation_id: str, error: str) -> None:
@@ -128,7 +128,7 @@ class ElicitationRepository:
         await self._seal(elicitation_id, "error", error, active)
 
     async def mark_opened(self, elicitation_id: str) -> bool:
-        """Move from pending to opened; False when it is not pending any more."""
+        """Change the state from pending to opened; False if it is not pending any more."""
         async with self._transactions.writing() as connection:
             moved = await connection.execute(
                 update(elicitations)
@@ -142,7 +142,7 @@ class ElicitationRepository:
         return moved.rowcount == 1
 
     async def count_refusal(self, elicitation_id: str) -> int:
-        """Count that another user came to this request; tell how often that was, 0 for an unknown one."""
+        """Count an attempt of another user; return the number of attempts, 0 for an unknown request."""
         counting = (
             update(elicitations)
             .where(elicitations.c.id_hash == hash_of(elicitation_id))
@@ -161,9 +161,10 @@ class ElicitationRepository:
         account_name: str | None = None,
         audit: AuditEntry | None = None,
     ) -> bool:
-        """Move to a final state; False, and nothing stored, when it had ended already.
+        """Change to a final state; False, and nothing stored, if the request had ended already.
 
-        Unless it is complete, whatever Nextcloud gave or will give for it must be ended there.
+        Unless the state is complete, a credential that Nextcloud gave or will give for it is marked to be
+        revoked there.
         """
         keys, id_hash = self._transactions.keys, hash_of(elicitation_id)
         async with self._transactions.writing() as connection:
@@ -186,7 +187,7 @@ class ElicitationRepository:
         return True
 
     async def expire_due(self) -> list[str]:
-        """End every open request whose time has passed; answer the ids of those that can be opened."""
+        """Expire every open request whose time has passed; return the ids of those that can be decrypted."""
         async with self._transactions.writing() as connection:
             rows = await _expire(
                 connection, and_(active, elicitations.c.expires_at <= self._transactions.now())
@@ -227,7 +228,7 @@ async def settle(
     error: str | None = None,
     account_name: str | None = None,
 ) -> bool:
-    """Move an open request to a final state within the caller's transaction; one caller wins."""
+    """Change an open request to a final state within the caller's transaction; only one caller succeeds."""
     seal = keys.at("elicitations", principal, id_hash)
     in_time = elicitations.c.expires_at > now
     moved = await connection.execute(
@@ -261,14 +262,14 @@ async def end_of_client(connection: AsyncConnection, client_id: str) -> None:
 
 
 async def end_own_of_client(connection: AsyncConnection, principal: Principal, client_id: str) -> None:
-    """End the open requests that one client made of one user, within the caller's transaction."""
+    """End the open requests of one client and one user, within the caller's transaction."""
     await _expire(
         connection, and_(owned_by(elicitations.c, principal), elicitations.c.client_id == client_id, active)
     )
 
 
 async def end_everybodys(connection: AsyncConnection) -> None:
-    """End all open requests there are within the caller's transaction."""
+    """End all open requests within the caller's transaction."""
     await _expire(connection, active)
 
 
@@ -320,10 +321,10 @@ async def _owner(connection: AsyncConnection, id_hash: str) -> Principal | None:
 
 
 def _padded(hashes: list[str]) -> list[str]:
-    """Repeat the last one up to a power of two.
+    """Repeat the last hash until the length is a power of two.
 
-    Drivers keep the last hundred statements prepared, for each connection; a statement for every
-    number of waiters would fill that with long ones.
+    Drivers cache the last hundred prepared statements of each connection; a statement for every number of
+    waiters would fill that cache.
     """
     size = 1 << (len(hashes) - 1).bit_length() if hashes else 0
     return hashes + hashes[-1:] * (size - len(hashes))

@@ -37,11 +37,11 @@ _POSTGRES = frozenset({"postgresql+asyncpg", "postgresql", "postgres"})
 
 
 class Database:
-    """The repositories over one open database."""
+    """The repositories of one open database."""
 
     def __init__(self, engine: AsyncEngine, transactions: Transactions, *, listen: Listen | None) -> None:
         self._engine = engine
-        #: Hears of consent requests that other processes end; None where looking again and again is the only way.
+        #: Receives notifications of consent requests that other processes end; None if they can only be polled.
         self.listen = listen
         self.elicitations = ElicitationRepository(transactions)
         self.login_flows = LoginFlowRepository(transactions)
@@ -63,12 +63,12 @@ class Database:
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":
-        """Open the database and bring its schema up to date; several processes may do so at once.
+        """Open the database and upgrade its schema; several processes may do so at once.
 
         Raises:
             ConfigurationError: The URL names no database that this program can use.
-            ForeignDatabase: There are tables of another program.
-            StorageError: It cannot be used, or a newer version of this program wrote it.
+            ForeignDatabase: It holds tables of another program.
+            StorageError: It cannot be used, or a newer version of this server wrote it.
         """
         backend = backend_of(url)
         engine = backend.engine()
@@ -87,12 +87,12 @@ class Database:
 
 
 def file_url(path: Path) -> str:
-    """Write the DATABASE_URL of a SQLite file, on any platform."""
+    """Return the DATABASE_URL of a SQLite file, on any platform."""
     return f"sqlite:///{quote(path.as_posix(), safe='/:')}"
 
 
 def backend_of(url: str) -> Backend:
-    """Choose the kind of database by the scheme of its address.
+    """Return the backend for a database URL, by its scheme.
 
     Raises:
         ConfigurationError: The URL names no database that this program can use.
@@ -102,7 +102,7 @@ def backend_of(url: str) -> Backend:
 
 
 async def postgres_version(url: str) -> str | None:
-    """Read the schema's version in PostgreSQL, and change nothing; None when there is none yet.
+    """Return the schema version of a PostgreSQL database without changing it; None if there is none yet.
 
     Raises:
         ConfigurationError: The URL names no database that this program can use.
@@ -113,7 +113,7 @@ async def postgres_version(url: str) -> str | None:
 
 def _postgres(url: str) -> "Postgres":
     try:
-        # One user's server does not need the driver.
+        # A single-user server does not need the driver.
         from nextcloud_mcp_server.storage.postgres import Postgres  # noqa: PLC0415 (see above)
     except ModuleNotFoundError:
         raise ConfigurationError(

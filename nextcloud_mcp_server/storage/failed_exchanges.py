@@ -1,4 +1,4 @@
-"""Failed failed_code_exchanges: codes that the provider did not accept, counted before another one is sent."""
+"""Failed code exchanges: codes that the provider refused, counted before another code is sent."""
 
 import uuid
 from datetime import datetime
@@ -12,13 +12,13 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class FailedExchangeRepository:
-    """Counts failures: after ten from one address Nextcloud refuses that address's good requests too."""
+    """Counts failures: after ten from one address, Nextcloud refuses that address's valid requests too."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def failed(self, principal: Principal, *, sign_in: str, source: str = "") -> None:
-        """Remember a failure of this user in the browser with this sign-in; `source` is a keyed hash of where."""
+        """Record a failure of this user and this browser session; `source` is a keyed hash of the network."""
         values = {
             "issuer": principal.issuer,
             "subject": principal.subject,
@@ -38,7 +38,7 @@ class FailedExchangeRepository:
         sign_in: str | None = None,
         source: str | None = None,
     ) -> int:
-        """Count failures: of every user, or only those of this user, in this browser, from this source."""
+        """Count failures: all, or only those of a user, a browser session or a source."""
         conditions: list[ColumnElement[bool]] = [failed_exchanges.c.at >= since]
         if principal is not None:
             conditions.append(owned_by(failed_exchanges.c, principal))
@@ -51,6 +51,6 @@ class FailedExchangeRepository:
             return (await connection.execute(query)).scalar_one()
 
     async def purge(self, *, before: datetime) -> None:
-        """Forget failures from before a moment."""
+        """Delete failures from before a time."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(failed_exchanges).where(failed_exchanges.c.at < before))

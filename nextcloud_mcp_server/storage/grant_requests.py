@@ -1,4 +1,4 @@
-"""Grant requests: authorization requests to the grant provider; each is taken once, by the browser that began it."""
+"""Grant requests: authorization requests to the grant provider. Each is taken once, by its browser."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,13 +15,13 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class GrantRequestRepository:
-    """Keeps flows until they come back or expire; `SignInRepository.purge` removes the latter."""
+    """Stores grant requests until their callback or expiry; `SignInRepository.purge` deletes expired ones."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def create(self, grant_request: GrantRequest, *, sign_in: str) -> None:
-        """Store a flow for the browser with this sign-in. Its `state` is new and random; it is not stored."""
+        """Store a grant request of this browser session. Its `state` is new and random, and is not stored."""
         principal, state_hash = grant_request.principal, hash_of(grant_request.state.get_secret_value())
         seal = self._transactions.keys.at("grant_requests", principal, state_hash)
         values = {
@@ -41,10 +41,10 @@ class GrantRequestRepository:
             await connection.execute(insert(grant_requests).values(values))
 
     async def take(self, state: str, *, sign_in: str) -> GrantRequest | None:
-        """Take the flow that comes back; of all who try, one gets it.
+        """Take the grant request of a callback; of concurrent callers, only one gets it.
 
-        None when this browser did not start it, when it is old or was taken before, and when its
-        key is missing: the user can start again.
+        None if another browser began it, if it has expired or was taken before, and if its key is missing: the
+        user can start again.
         """
         taking = (
             delete(grant_requests)
@@ -60,9 +60,9 @@ class GrantRequestRepository:
         return None if row is None else _grant_request(self._transactions.keys, row, state)
 
     async def end(self, state: str, *, codes: Iterable[str]) -> GrantRequest | None:
-        """End the flow that `state` belongs to, whichever browser began it, and spend the codes it brought.
+        """Delete the grant request of a `state`, whichever browser began it, and mark the codes as spent.
 
-        None when there is none, also when it was taken before; then nothing is written. None, too, when its key is
+        None if there is none, also if it was taken before; then nothing is written. None, too, if its key is
         missing.
         """
         ending = (
@@ -77,7 +77,10 @@ class GrantRequestRepository:
         return None if row is None else _grant_request(self._transactions.keys, row, state)
 
     async def knows(self, state: str) -> bool:
-        """Tell whether a flow with this `state` waits for its answer, in any browser; nothing is written."""
+        """Tell whether a grant request with this `state` waits for its callback, in any browser.
+
+        Nothing is written.
+        """
         query = select(grant_requests.c.state_hash).where(grant_requests.c.state_hash == hash_of(state))
         async with self._transactions.reading() as connection:
             return (await connection.execute(query)).first() is not None

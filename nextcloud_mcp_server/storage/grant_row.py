@@ -1,4 +1,4 @@
-"""How a grant is read: one query over three tables, and the opening of what it finds."""
+"""Reads a grant: one query over three tables, and the decryption of its row."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ PERMISSION: tuple[ColumnElement[Any], ...] = (
 
 
 def select_grants(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
-    """Select accounts that have a credential, with those of the user's permissions that are meant."""
+    """Select accounts that have a credential, each with the user's permissions that fit a condition."""
     credential = and_(
         credentials.c.account_id == accounts.c.id,
         credentials.c.issuer == accounts.c.issuer,
@@ -62,7 +62,7 @@ def select_grants(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
 
 
 def open_grant(keys: KeyRing, row: Row[Any]) -> Grant:
-    """Open a row of `select_grants`; raises `Unsealable`."""
+    """Decrypt a row of `select_grants`; raises `Unsealable`."""
     principal = Principal(issuer=row.issuer, subject=row.subject)
     seal = keys.at("accounts", principal, row.account_id)
     return Grant(
@@ -73,7 +73,7 @@ def open_grant(keys: KeyRing, row: Row[Any]) -> Grant:
 
 
 def open_grant_or_blank(keys: KeyRing, row: Row[Any]) -> Grant:
-    """Open a row of `select_grants`, or describe it without the parts whose key is missing."""
+    """Decrypt a row of `select_grants`; fields whose key is missing are blank."""
     try:
         return open_grant(keys, row)
     except Unsealable:
@@ -82,7 +82,7 @@ def open_grant_or_blank(keys: KeyRing, row: Row[Any]) -> Grant:
 
 
 def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Credential:
-    """Open a row that holds the columns of `CREDENTIAL`; raises `Unsealable`."""
+    """Decrypt a row with the columns of `CREDENTIAL`; raises `Unsealable`."""
     seal = keys.at("credentials", principal, row.credential_id)
     refresh_token = seal.open_optional("refresh_token", row.refresh_token)
     alternate = seal.open_optional("alternate", row.alternate)
@@ -96,7 +96,7 @@ def open_credential(keys: KeyRing, principal: Principal, row: Row[Any]) -> Crede
 
 
 def credential_values(keys: KeyRing, principal: Principal, credential: Credential) -> dict[str, object]:
-    """Seal a credential that is to be stored."""
+    """Seal a credential for storing."""
     seal = keys.at("credentials", principal, credential.id)
     return {
         "id": credential.id,
@@ -115,7 +115,7 @@ def credential_values(keys: KeyRing, principal: Principal, credential: Credentia
 
 
 def token_values(seal: Seal, tokens: Tokens) -> dict[str, object]:
-    """Seal what a refresh replaces. Where no refresh token came, the column is not among them."""
+    """Seal the values that a refresh replaces; without a refresh token its column is left out."""
     values: dict[str, object] = {
         "secret": seal.seal("secret", tokens.access_token.get_secret_value()),
         "expires_at": tokens.expires_at,
@@ -126,12 +126,12 @@ def token_values(seal: Seal, tokens: Tokens) -> dict[str, object]:
 
 
 def seal_alternate(seal: Seal, tokens: Tokens | None) -> Sealed | None:
-    """Seal the tokens that are tried when the others are dead."""
+    """Seal the alternate tokens, which are tried when the others are invalid."""
     return seal.seal_optional("alternate", tokens and dump_tokens(tokens).get_secret_value())
 
 
 def open_permission(keys: KeyRing, principal: Principal, row: Row[Any]) -> Permission:
-    """Open a row that holds the columns of `PERMISSION`; raises `Unsealable`."""
+    """Decrypt a row with the columns of `PERMISSION`; raises `Unsealable`."""
     return Permission(
         principal=principal,
         client_id=row.client_id,

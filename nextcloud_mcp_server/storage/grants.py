@@ -1,4 +1,4 @@
-"""Grants: a user's account, its credential, and what each client may do with it."""
+"""Grants: a user's account, its credential, and the permission of each client."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -38,20 +38,20 @@ from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.token_refresh import CredentialRefresh, revoke
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-# Every call of every tool asks this, so it is put together once.
+# Every tool call runs this query, so it is built once.
 _FIND = select_grants(permissions.c.client_id == bindparam("client_id")).where(
     accounts.c.issuer == bindparam("issuer"), accounts.c.subject == bindparam("subject")
 )
 
 
 class GrantRepository:
-    """Keeps one account and one credential per user, and one permission per user and client."""
+    """Stores one account and one credential per user, and one permission per user and client."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def find(self, principal: Principal, client_id: str) -> Grant | None:
-        """Find what a client may use, in one query; None when the user is not connected.
+        """Return a client's grant, in one query; None if the user is not connected.
 
         Raises:
             Unsealable: Its key is missing.
@@ -71,11 +71,11 @@ class GrantRepository:
         permission: Permission,
         audit: AuditEntry,
     ) -> bool:
-        """Turn a finished consent request into a grant, in one transaction.
+        """Turn a completed consent request into a grant, in one transaction.
 
-        False, and nothing stored, when the elicitation is not open any more. A credential that is
-        replaced goes to the outbox. Without a flow the credential may be one that was read before, and
-        never takes the place of a newer one. A grant that was held for this elicitation is used up.
+        False, and nothing stored, if the elicitation is not open any more. A credential that is replaced goes
+        to the outbox. Without a flow the credential may be an older one, and never replaces a newer one. A
+        pending grant of this elicitation is used up.
 
         Raises:
             WrongAccount: The user is pinned to another account, or the account to another user.
@@ -102,11 +102,11 @@ class GrantRepository:
         audit: AuditEntry,
         browser: str,
     ) -> bool:
-        """Turn what a user brought from Nextcloud into a grant, in one transaction.
+        """Turn a completed authorization transaction into a grant, in one transaction.
 
-        False, and nothing stored, when it is not held in this browser any more. What was stored before
-        is not stored again. A credential that is replaced goes to the outbox. The user who signed in has the
-        account: what another user here has of it, from before the server moved, ends.
+        False, and nothing stored, if this browser does not hold it any more. Tokens that were stored before are
+        not stored again. A credential that is replaced goes to the outbox. The user who signed in has the
+        account: another principal's grant of it, from before the server's URL changed, ends.
         """
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
         async with self._transactions.writing() as connection:
@@ -114,10 +114,10 @@ class GrantRepository:
             return await consent.arrive(completed, change, browser)
 
     async def meet(self, principal: Principal, storage_id: str | None, audit: AuditEntry) -> bool:
-        """Compare whose account signs in with whose it was (`storage_id`), and end everything of another's.
+        """Compare the account's storage id with the stored one; if it differs, end the former user's access.
 
-        A user who was deleted and made again has the name of the former one, and must have nothing else
-        of theirs. True when that was so. Where Nextcloud does not tell, nothing is compared.
+        A user who was deleted and re-created has the uid of the former one, and must inherit nothing. Returns
+        whether that was so. Without a storage id from Nextcloud, nothing is compared.
         """
         if storage_id is None:
             return False
@@ -128,10 +128,10 @@ class GrantRepository:
     async def mark_needs_reauth(
         self, credential_id: str, *, version: int, end_after: timedelta | None = None
     ) -> bool:
-        """Stop all use of a credential that Nextcloud refused; False when it has changed since.
+        """Stop all use of a credential that Nextcloud refused; False if it has changed since.
 
-        With `end_after` it goes to the outbox, to be ended at Nextcloud after that time: what is given up here
-        must not go on opening the account there, in case Nextcloud refused it by mistake.
+        With `end_after` it goes to the outbox, to be revoked at Nextcloud after that time: a credential that is
+        given up here must not stay valid there, in case Nextcloud refused it by mistake.
         """
         async with self._transactions.writing() as connection:
             given_up = None if end_after is None else await self._opened(connection, credential_id)
@@ -156,7 +156,9 @@ class GrantRepository:
         return None
 
     async def credential(self, credential_id: str) -> Credential | None:
-        """Read a credential as it is now, for a process that waits for another's refresh; None when it is gone.
+        """Return a credential as it is now; None if it is gone.
+
+        For a process that waits for another's refresh.
 
         Raises:
             Unsealable: Its key is missing.
@@ -171,9 +173,9 @@ class GrantRepository:
         return open_credential(self._transactions.keys, Principal(row.issuer, row.subject), row)
 
     async def lease(self, credential_id: str, *, owner: str, lease: timedelta) -> Credential | None:
-        """Keep others from refreshing a credential, and read it as it is now.
+        """Lease a credential for a refresh, and return it as it is now.
 
-        None while another process holds it, or when it is gone. Its holder may lease it again.
+        None while another process holds the lease, or if the credential is gone. The holder may lease it again.
 
         Raises:
             Unsealable: Its key is missing.
@@ -182,33 +184,32 @@ class GrantRepository:
             return await renewal.lease(credential_id, owner=owner, lease=lease)
 
     async def store_refreshed(self, credential_id: str, *, version: int, tokens: Tokens) -> bool:
-        """Replace the tokens, when nothing has changed since this version, and free the lease.
+        """Replace the tokens if the version is unchanged, and release the lease.
 
-        A refresh token stays when the answer brings none (RFC 6749 §6), and a credential that was dead
-        lives again: a late answer was kept for it. False, and nothing stored, when another user was
-        faster, when the credential was refused meanwhile, or when it is gone: then the tokens belong
-        to `keep_alternate`.
+        A refresh token is kept if the answer has none (RFC 6749 §6). An invalid credential becomes valid again:
+        a late answer was kept for it. False, and nothing stored, if another process refreshed first, if the
+        credential was refused meanwhile, or if it is gone: then call `keep_alternate` with the tokens.
         """
         async with self._renewing() as renewal:
             return await renewal.store(credential_id, version=version, tokens=tokens)
 
     async def keep_alternate(self, credential_id: str, tokens: Tokens) -> bool:
-        """Keep a late answer, to be tried once when the stored tokens turn out to be dead.
+        """Store the tokens of a late answer, to be tried once when the stored tokens are invalid.
 
-        False when the credential is gone: then the tokens belong to `abandon`.
+        False if the credential is gone: then call `abandon` with the tokens.
         """
         async with self._renewing() as renewal:
             return await renewal.keep_alternate(credential_id, tokens)
 
     async def abandon(self, credential: Credential, tokens: Tokens) -> None:
-        """Have tokens ended at Nextcloud that came for a credential which is gone."""
+        """Put tokens of a credential that is gone into the outbox, to be revoked."""
         async with self._renewing() as renewal:
             await renewal.abandon(credential, tokens)
 
     async def release(self, credential_id: str, *, owner: str, retry_at: datetime | None) -> None:
-        """Free the lease without new tokens; without effect when it was lost.
+        """Release the lease without new tokens; no effect if the lease was lost.
 
-        After a temporary failure no one refreshes before `retry_at`.
+        After a temporary failure no process refreshes before `retry_at`.
         """
         async with self._renewing() as renewal:
             await renewal.release(credential_id, owner=owner, retry_at=retry_at)
@@ -219,11 +220,11 @@ class GrantRepository:
             yield CredentialRefresh(connection, self._transactions.keys, self._transactions.now())
 
     async def disconnect(self, principal: Principal, *, audit: AuditEntry) -> Grant | None:
-        """Take back everything a user granted, in one transaction; None when there was nothing.
+        """Delete everything a user granted, in one transaction; None if there was nothing.
 
-        The credential goes to the outbox, to be deleted at Nextcloud. The account stays, so that
-        its uid stays pinned. When its key is missing the answer's sealed parts are empty, and the
-        user has to delete the app password at Nextcloud.
+        The credential goes to the outbox, to be revoked at Nextcloud. The account stays, so that its uid stays
+        pinned. If its key is missing, the sealed fields of the result are empty, and the user must delete the
+        app password at Nextcloud.
         """
         query = select_grants(false()).where(owned_by(accounts.c, principal))
         async with self._transactions.writing() as connection:
@@ -234,7 +235,7 @@ class GrantRepository:
         return grant
 
     async def permissions(self, principal: Principal) -> list[Permission]:
-        """List what each client of a user may do, without those whose key is missing."""
+        """Return the permissions of each client of a user, without those whose key is missing."""
         query = (
             select(*PERMISSION)
             .where(owned_by(permissions.c, principal))
@@ -249,18 +250,18 @@ class GrantRepository:
         return found
 
     async def set_scopes(self, principal: Principal, client_id: str, scopes: frozenset[str]) -> None:
-        """Replace what a client may do."""
+        """Replace the scopes of a client."""
         await self._update_permission(principal, client_id, {"scopes": scopes})
 
     async def set_paused(self, principal: Principal, client_id: str, paused: bool) -> None:  # noqa: FBT001 (read from the page's form)
-        """Stop a client for a while, or let it go on, without touching what it may do."""
+        """Pause or resume a client, without changing its scopes."""
         await self._update_permission(principal, client_id, {"paused": paused})
 
     async def end_client(self, principal: Principal, client_id: str, *, audit: AuditEntry) -> bool:
-        """Take back what one client of a user has, in one transaction; False when it was allowed nothing.
+        """Delete the access of one client of a user, in one transaction; False if it had no permission.
 
-        That is its permission, the tokens and codes that this server gave it, and its open requests for
-        consent. The user's connection to Nextcloud and the other clients stay.
+        That is its permission, the tokens and codes that this server issued to it, and its open consent
+        requests. The user's connection to Nextcloud and the other clients stay.
         """
         mine = and_(owned_by(permissions.c, principal), permissions.c.client_id == client_id)
         keys, now = self._transactions.keys, self._transactions.now()
@@ -280,12 +281,15 @@ class GrantRepository:
         return ended.rowcount == 1
 
     async def touch(self, principal: Principal, client_id: str, at: datetime) -> None:
-        """Remember when a client was last used; an earlier time than the stored one changes nothing."""
+        """Record when a client was last used; an earlier time than the stored one changes nothing."""
         later = or_(permissions.c.last_used_at.is_(None), permissions.c.last_used_at < at)
         await self._update_permission(principal, client_id, {"last_used_at": at}, later)
 
     async def all(self) -> list[Grant]:
-        """List every grant, one per user and client, for the operator; unreadable ones are left out."""
+        """Return every grant, one per user and client, for the operator.
+
+        Those that cannot be decrypted are left out.
+        """
         query = select_grants(true()).order_by(accounts.c.created_at, accounts.c.id, permissions.c.client_id)
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()

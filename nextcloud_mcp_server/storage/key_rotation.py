@@ -1,4 +1,4 @@
-"""Which key each row is sealed with, and sealing rows again with the newest one beside a running server."""
+"""Key rotation: which key sealed each row, and sealing rows again beside a running server."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -30,10 +30,10 @@ from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: The rows that are read, and then stored in one transaction: the server waits for so many at most.
+#: Rows that are read, and then stored in one transaction: the server waits for so many at most.
 BATCH = 50
 
-#: The column that names the row in the place of its values (`KeyRing.at`), of the tables whose rows belong to a user.
+#: For tables whose rows belong to a user: the column that identifies the row in `KeyRing.at`.
 _NAMED_BY = {
     "access_tokens": "token_hash",
     "accounts": "id",
@@ -49,7 +49,7 @@ _NAMED_BY = {
     "sign_ins": "token_hash",
     "token_families": "family_hash",
 }
-#: The tables whose rows are sealed at another place.
+#: For the other sealed tables: the function that returns the seal of a row.
 _PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
     "authorization_transactions": auth_transaction_place,
     "clients": client_place,
@@ -58,7 +58,7 @@ _PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
 
 @dataclass(frozen=True, slots=True)
 class SealedRows:
-    """So many rows of a table hold a value that this key has sealed."""
+    """How many rows of a table hold a value that this key has sealed."""
 
     table: str
     key_id: bytes
@@ -67,7 +67,7 @@ class SealedRows:
 
 @dataclass(frozen=True, slots=True)
 class Resealed:
-    """The values of one row that are to be replaced, and what replaces them."""
+    """The values of one row to be replaced, and the new ones."""
 
     primary_key: tuple[Any, ...]
     old: Mapping[str, Sealed]
@@ -78,7 +78,8 @@ class Resealed:
 class Batch:
     """Rows of a table that were read and sealed again, and are not stored yet.
 
-    `unreadable` counts values that do not open; they stay as they are. `last` is the primary key to go on after.
+    `unreadable` counts values that cannot be decrypted; they are not changed. `last` is the primary key to
+    continue after.
     """
 
     table: Table
@@ -89,7 +90,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Rotated:
-    """What one pass over all tables did, in rows; `unreadable` are values."""
+    """The result of one pass over all tables, in rows; `unreadable` counts values."""
 
     resealed: int = 0
     changed_meanwhile: int = 0
@@ -98,20 +99,20 @@ class Rotated:
 
 
 class KeyRotation:
-    """Works on every user's rows, for the operator who replaces a key."""
+    """Works on all users' rows, for the operator who replaces a key."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     @property
     def key_ids(self) -> list[bytes]:
-        """Name the configured keys; the first is the one that seals."""
+        """Return the ids of the configured keys; the first one seals."""
         return self._transactions.keys.ids
 
     async def counts(self) -> list[SealedRows]:
-        """Count the rows of each table by the keys that have sealed them, configured or not.
+        """Count the rows of each table by the keys that sealed them, configured or not.
 
-        A row whose values have different keys counts for each of these.
+        A row whose values have different keys counts for each of them.
         """
         counted: list[SealedRows] = []
         for table in sealed_tables():
@@ -133,15 +134,15 @@ class KeyRotation:
         progress: Callable[[int], object],
         batch_size: int = BATCH,
     ) -> Rotated:
-        """Seal every row that another key has sealed with the first key; tells what came of it.
+        """Seal every row that another key has sealed with the first key.
 
-        It may be ended at any moment: each batch is stored as a whole or not at all, and the next call goes
-        on with what is left. `pause` is awaited after each batch, so that a running server has its turn.
+        It may be ended at any moment: each batch is stored completely or not at all, and the next call
+        continues. `pause` is awaited after each batch, so that a running server can write.
         """
         rotated = Rotated()
         for table in sealed_tables():
             after: tuple[Any, ...] | None = None
-            # Not further: a server that goes on sealing with another key would keep this pass from ending.
+            # Not further: a server that still seals with another key would keep this pass from ending.
             until = await self._last(table)
             while (batch := await self.read(table, after=after, until=until, limit=batch_size)) is not None:
                 stored = await self.store(batch)
@@ -156,7 +157,7 @@ class KeyRotation:
         return rotated
 
     async def _last(self, table: Table) -> tuple[Any, ...] | None:
-        """Read the greatest primary key of a table; None when it is empty."""
+        """Return the greatest primary key of a table; None if it is empty."""
         key = list(table.primary_key)
         query = select(*key).order_by(*(column.desc() for column in key)).limit(1)
         async with self._transactions.reading() as connection:
@@ -173,7 +174,7 @@ class KeyRotation:
     ) -> Batch | None:
         """Read the next rows that another key has sealed, and seal them again; None after the last one.
 
-        They are those with a primary key after the one, and not after the other.
+        Their primary keys are greater than `after` and not greater than `until`.
         """
         keys = self._transactions.keys
         async with self._transactions.reading() as connection:
@@ -189,9 +190,10 @@ class KeyRotation:
         )
 
     async def store(self, batch: Batch) -> int:
-        """Store a batch in one transaction, and tell how many rows were; others were changed or deleted meanwhile.
+        """Store a batch in one transaction; return how many rows were stored.
 
-        Each sealed value has a nonce of its own, so a value that is still the same was not written since.
+        Rows that changed or were deleted meanwhile are left out. Each sealed value has a nonce of its own, so
+        an equal value was not written since.
         """
         stored = 0
         async with self._transactions.writing() as connection:
@@ -210,17 +212,17 @@ class KeyRotation:
 
 
 def sealed_tables() -> Iterator[Table]:
-    """Iterate over the tables that hold sealed values, in the order in which they depend on each other."""
+    """Iterate over the tables with sealed values, in the order of their dependencies."""
     return (table for table in metadata.sorted_tables if sealed_columns(table))
 
 
 def sealed_columns(table: Table) -> list[Column[Any]]:
-    """List the columns of a table whose values are sealed."""
+    """Return the sealed columns of a table."""
     return [column for column in table.columns if isinstance(column.type, SealedValue)]
 
 
 def place_of(keys: KeyRing, table: Table, row: Row[Any]) -> Seal:
-    """Name the place that the values of a row are bound to."""
+    """Return the seal for the values of a row."""
     place = _PLACES.get(table.name)
     if place is not None:
         return place(keys, row)
@@ -228,7 +230,10 @@ def place_of(keys: KeyRing, table: Table, row: Row[Any]) -> Seal:
 
 
 def _reseal(keys: KeyRing, table: Table, row: Row[Any]) -> tuple[Resealed, int]:
-    """Seal again what another key has sealed; the second part counts the values that do not open."""
+    """Seal again the values that another key has sealed.
+
+    The second part of the result counts those that cannot be decrypted.
+    """
     seal, unreadable = place_of(keys, table, row), 0
     old: dict[str, Sealed] = {}
     new: dict[str, Sealed] = {}
@@ -257,7 +262,7 @@ def _stale(
 
 
 def _key_id(column: Column[Any]) -> ColumnElement[bytes]:
-    # Not bound parameters: PostgreSQL would take the two of SELECT and GROUP BY for different expressions.
+    # Not bound parameters: PostgreSQL would treat those of SELECT and GROUP BY as different expressions.
     return func.substr(
         column,
         literal_column(str(KEY_ID_AT + 1), Integer),

@@ -1,4 +1,4 @@
-"""Leases: work that is due goes to one process at a time, and to another when that one dies."""
+"""Leases: one process at a time gets due work, and another one if that process dies."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -23,15 +23,15 @@ async def take_due(
     limit: int,
     within: Principal | None,
 ) -> Sequence[Row[Any]]:
-    """Lease the rows that are due and that no one holds, the oldest first; `within` takes one user's."""
+    """Lease the due rows that no process holds, the oldest first; `within` limits it to one user."""
     due = and_(
         table.c.due_at <= now,
         or_(table.c.lease_until.is_(None), table.c.lease_until <= now),
         _of(table, within),
     )
     chosen = select(table.c.id).where(due).order_by(table.c.due_at).limit(limit)
-    # The condition stands outside the subquery too: where two updates wait for each other, the
-    # second looks at the row again before it takes it.
+    # The condition is repeated outside the subquery: if two updates wait for each other, the second checks the
+    # row again.
     taken = await connection.execute(
         update(table)
         .where(table.c.id.in_(chosen.scalar_subquery()), due)
@@ -44,7 +44,7 @@ async def take_due(
 async def next_due_at(
     connection: AsyncConnection, table: Table[C], within: Principal | None
 ) -> datetime | None:
-    """Tell when the next row is due, or its present lease ends; None when there is no row."""
+    """Return when the next row is due, or its present lease ends; None if there is no row."""
     free_at = case((table.c.lease_until > table.c.due_at, table.c.lease_until), else_=table.c.due_at)
     return await connection.scalar(select(func.min(free_at)).where(_of(table, within)))
 

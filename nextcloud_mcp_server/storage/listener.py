@@ -1,4 +1,4 @@
-"""Hears what other processes announce. Loads PostgreSQL's driver."""
+"""Receives the notifications of other processes. Loads PostgreSQL's driver."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -22,7 +22,7 @@ class Listener:
 
     @asynccontextmanager
     async def listen(self) -> AsyncGenerator[AsyncGenerator[None]]:
-        """Lend the announcements from now on; several in one moment count as one.
+        """Yield the notifications from now on; several at once count as one.
 
         Raises:
             StorageError: There is no connection, or it was lost.
@@ -46,7 +46,7 @@ class Listener:
             if ear.lost:
                 raise StorageError(_LOST)
             if quiet.cancelled_caught:
-                # Where the other end vanished without a word, only asking shows it.
+                # If the other end vanished silently, only a query detects it.
                 await connection.execute("SELECT 1")
                 continue
             ear.rung = anyio.Event()
@@ -54,7 +54,7 @@ class Listener:
 
 
 class _Ear:
-    """What the driver calls back."""
+    """The callbacks for the driver."""
 
     def __init__(self) -> None:
         self.rung = anyio.Event()

@@ -1,4 +1,4 @@
-"""Login flows: what is being polled at Nextcloud, to its end."""
+"""Login flows: those that are being polled at Nextcloud."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ _AT_ONCE = timedelta()
 
 
 class LoginFlowRepository:
-    """Keeps each flow until Nextcloud ended it and its result is used or deleted there."""
+    """Stores each flow until Nextcloud has ended it and its result is used or deleted there."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -41,10 +41,10 @@ class LoginFlowRepository:
         expires_at: datetime,
         uid: str | None = None,
     ) -> LoginFlow:
-        """Store a flow that was started; when there is one for this elicitation already, answer that.
+        """Store a started flow; if this elicitation has one already, return that.
 
-        `uid` is the account that must come of it, and stays what it is.
-        It is marked `discard` from the start when the elicitation ended in the meantime.
+        `uid` is the account that the flow must open; it does not change. The flow is marked `discard` from the
+        start if the elicitation ended in the meantime.
 
         Raises:
             ElicitationUnknown: The principal has no such elicitation.
@@ -81,7 +81,7 @@ class LoginFlowRepository:
         return _flow(keys, row)
 
     async def find(self, elicitation_id: str) -> LoginFlow | None:
-        """Find the flow of an elicitation.
+        """Return the flow of an elicitation.
 
         Raises:
             Unsealable: Its key is missing.
@@ -91,7 +91,7 @@ class LoginFlowRepository:
         return None if row is None else _flow(self._transactions.keys, row)
 
     async def set_scopes(self, flow_id: str, scopes: frozenset[str]) -> None:
-        """Record another choice, made before Nextcloud confirmed the first one."""
+        """Store other scopes, chosen before Nextcloud confirmed the first ones."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 update(login_flows).where(login_flows.c.id == flow_id).values(scopes=scopes)
@@ -100,11 +100,10 @@ class LoginFlowRepository:
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[LoginFlow]:
-        """Take the flows that are due; for the length of the lease no one else gets them.
+        """Lease the due flows; while the lease lasts, no other process gets them.
 
-        `within` takes those of one user.
-        Flows that hold a result already are among them: a process ended between saving and using
-        it. A flow that cannot be opened is left out.
+        `within` limits it to one user. Flows with a result are included: a process ended between saving and
+        using it. A flow that cannot be decrypted is left out.
         """
         async with self._transactions.writing() as connection:
             rows = await leases.take_due(
@@ -125,7 +124,7 @@ class LoginFlowRepository:
     async def lease_one(
         self, elicitation_id: str, *, owner: str, lease: timedelta, from_others: bool
     ) -> LoginFlow | None:
-        """Take the flow of an elicitation out of turn; None when there is none, or it is taken already.
+        """Lease the flow of an elicitation even if it is not due; None if there is none, or it is leased.
 
         `from_others` takes it from another owner too, whose process may be dead.
         """
@@ -144,7 +143,7 @@ class LoginFlowRepository:
         return None if row is None else _flow(self._transactions.keys, row)
 
     async def postpone(self, flow_id: str, *, owner: str, next_poll_at: datetime) -> None:
-        """Count an attempt and give the flow back until then; without effect when the lease was lost."""
+        """Count an attempt and release the flow until then; no effect if the lease was lost."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 update(login_flows)
@@ -158,10 +157,10 @@ class LoginFlowRepository:
             )
 
     async def save_result(self, flow_id: str, result: LoginResult) -> None:
-        """Store what Nextcloud answers only once, before anything else happens with it.
+        """Store Nextcloud's answer, which it gives only once, before it is used.
 
         Raises:
-            StorageError: The flow is not stored any more.
+            StorageError: The flow does not exist any more.
         """
         text = json.dumps([result.login_name, result.app_password.get_secret_value()])
         async with self._transactions.writing() as connection:
@@ -182,10 +181,10 @@ class LoginFlowRepository:
     async def throw_away(
         self, flow: LoginFlow, result: LoginResult, *, nextcloud_url: str, after: timedelta = _AT_ONCE
     ) -> bool:
-        """Forget a flow, and have what it brought deleted at Nextcloud `after` a time, in one transaction.
+        """Delete a flow, and its app password at Nextcloud `after` a time, in one transaction.
 
-        False, and nothing changed, when the flow is not stored any more: another process used its
-        result in the meantime, and deleting it would end a connection that works.
+        False, and nothing changed, if the flow does not exist any more: another process used its result in the
+        meantime, and deleting it would end a working connection.
         """
         async with self._transactions.writing() as connection:
             gone = await connection.execute(delete(login_flows).where(login_flows.c.id == flow.id))
@@ -204,10 +203,10 @@ class LoginFlowRepository:
         return True
 
     async def delete(self, flow_id: str, *, owner: str) -> None:
-        """Forget a flow that ended without an answer.
+        """Delete a flow that ended without an answer.
 
-        Without effect when the lease was lost or an answer was stored meanwhile: a process that slept
-        through its lease must not throw away what another one was given.
+        No effect if the lease was lost or an answer was stored meanwhile: a process that was suspended beyond
+        its lease must not discard another one's answer.
         """
         own = and_(
             login_flows.c.id == flow_id, login_flows.c.lease_owner == owner, login_flows.c.result.is_(None)
@@ -216,13 +215,13 @@ class LoginFlowRepository:
             await connection.execute(delete(login_flows).where(own))
 
     async def next_due_at(self, within: Principal | None = None) -> datetime | None:
-        """Tell when to look again; None when there is no flow."""
+        """Return when the next flow is due; None if there is no flow."""
         async with self._transactions.reading() as connection:
             return await leases.next_due_at(connection, login_flows, within)
 
 
 async def discard_flows(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:
-    """Say that what arrives for these elicitations must be deleted at Nextcloud."""
+    """Mark the flows of these elicitations: an app password that they bring must be deleted at Nextcloud."""
     await connection.execute(
         update(login_flows).where(login_flows.c.elicitation_hash.in_(elicitation_hashes)).values(discard=True)
     )

@@ -1,4 +1,4 @@
-"""Logouts that the issuer told us of: of a user, or of one of their sessions there."""
+"""Logouts that the issuer reported: of a user, or of one of their sessions there."""
 
 from datetime import datetime
 
@@ -13,13 +13,13 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class LogoutRepository:
-    """Keeps logouts by the id of their token, so that each counts once, for as long as tokens may live."""
+    """Stores logouts by the id of their token, so that each counts once, for as long as tokens may live."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def add(self, jti: str, logout: Logout, *, expires_at: datetime) -> bool:
-        """Store a logout and end the browser sessions that it is about; False when it was stored before."""
+        """Store a logout and end the browser sessions that it names; False if it was stored before."""
         jti_hash = hash_of(f"{logout.issuer} {jti}")
         async with self._transactions.writing() as connection:
             known = select(logouts.c.jti_hash).where(logouts.c.jti_hash == jti_hash)
@@ -40,7 +40,7 @@ class LogoutRepository:
         return True
 
     async def since(self, received_at: datetime) -> list[Logout]:
-        """List the logouts that came at this moment or later, the first one first."""
+        """Return the logouts received at this time or later, the earliest first."""
         columns = logouts.c
         query = select(logouts).where(columns.received_at >= received_at).order_by(columns.received_at)
         async with self._transactions.reading() as connection:
@@ -50,7 +50,7 @@ class LogoutRepository:
         ]
 
     async def purge(self) -> None:
-        """Forget those that no token is old enough for any more."""
+        """Delete logouts that are older than any valid token."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(logouts).where(logouts.c.expires_at <= self._transactions.now()))
 
@@ -67,7 +67,10 @@ async def _end_sign_ins(connection: AsyncConnection, logout: Logout) -> None:
 
 
 def _meant(logout: Logout) -> ColumnElement[bool]:
-    """Say which sessions a logout is about; where the issuer named none at the sign-in, its user decides."""
+    """Build the condition for the browser sessions of a logout.
+
+    A session for which the issuer named no `sid` at the sign-in is selected by its user.
+    """
     of_person = sign_ins.c.sub_hash == logout.sub_hash
     if logout.sid_hash is None:
         return of_person

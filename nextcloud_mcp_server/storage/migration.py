@@ -1,4 +1,4 @@
-"""Runs the migrations. Loads alembic, so it is imported only when there is something to do."""
+"""Runs the migrations. Loads alembic, so it is only imported when there is something to migrate."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.storage.models import VERSION_TABLE
 
 
 def migrations_folder() -> Path:
-    """Find the migrations: the nearest folder `alembic` above this module.
+    """Return the folder of the migrations: the nearest folder `alembic` above this module.
 
     It is at the top of a checkout, and at the top of the package that a wheel installs.
     """
@@ -22,7 +22,7 @@ def migrations_folder() -> Path:
 
 
 def configuration(connection: Connection) -> Config:
-    """Describe our migrations to alembic, on a connection that is in a transaction."""
+    """Build alembic's configuration, on a connection that is in a transaction."""
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -30,11 +30,11 @@ def configuration(connection: Connection) -> Config:
 
 
 def upgrade(connection: Connection, *, version: str | None) -> None:
-    """Bring the schema from `version` (None: nothing there yet) to the newest.
+    """Upgrade the schema from `version` (None: an empty database) to the newest.
 
     Raises:
-        ForeignDatabase: There are tables, and they are not ours.
-        StorageError: A newer version of this program wrote the schema.
+        ForeignDatabase: It holds tables of another program.
+        StorageError: A newer version of this server wrote the schema.
     """
     config = configuration(connection)
     if version is None:

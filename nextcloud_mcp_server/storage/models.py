@@ -1,7 +1,7 @@
 """The tables. A change here needs a migration in `alembic/versions` and a new `SCHEMA_VERSION`.
 
-Who is meant (issuer, subject, uid) stands in clear because rows are found by it and a uid stays
-unique across key changes; everything else that names a user or client, and every secret, is sealed.
+The principal and the uid are not encrypted, because rows are found by them and a uid must stay unique across
+key changes. Everything else that identifies a user or client, and every secret, is sealed.
 """
 
 from datetime import datetime
@@ -28,9 +28,9 @@ from nextcloud_mcp_server.storage.columns import ScopeSet, SealedValue, UtcTime
 from nextcloud_mcp_server.storage.crypto import Sealed
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
-#: The newest migration. Start-up compares it with the database before it loads alembic.
+#: The newest migration. It is compared with the database before alembic is loaded.
 SCHEMA_VERSION = "0009"
-#: Not alembic's default name: another program in the same database would be taken for us.
+#: Not alembic's default name, which another program in the same database might use.
 VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
 
@@ -45,14 +45,14 @@ metadata = MetaData(
 
 
 class PersonColumns(TypedColumns):
-    """What each row that belongs to a user starts with."""
+    """The first columns of each table whose rows belong to a user."""
 
     issuer: Named[str]
     subject: Named[str]
 
 
 class LeasedColumns(PersonColumns):
-    """Work that one process at a time takes, when it is due."""
+    """Due work, which one process at a time leases."""
 
     id: Named[str] = Column(String, primary_key=True)
     attempts: Named[int]
@@ -62,7 +62,7 @@ class LeasedColumns(PersonColumns):
 
 
 class ElicitationColumns(PersonColumns):
-    """The id's hash finds the row; the id itself is sealed."""
+    """A row is found by the hash of its id; the id itself is sealed."""
 
     id_hash: Named[str] = Column(String, primary_key=True)
     client_id: Named[str]
@@ -80,7 +80,7 @@ class ElicitationColumns(PersonColumns):
 
 
 class LoginFlowColumns(LeasedColumns):
-    """`result` is a sealed pair; `discard` says that it must be deleted at Nextcloud; `uid` is whose it must be."""
+    """`result` is a sealed pair, with `discard` to be deleted at Nextcloud; `uid` is the required account."""
 
     elicitation_hash: Named[str] = Column(String, ForeignKey("elicitations.id_hash"))
     elicitation_id: Named[Sealed] = Column(SealedValue)
@@ -95,7 +95,7 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays when a user disconnects, and then gives way to another one; see `SingleUserConsent` for who may change it.
+    """Stays after a disconnect, until another account replaces it; `SingleUserConsent` has the rules.
 
     `mapped` says that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """
@@ -110,7 +110,7 @@ class AccountColumns(PersonColumns):
 
 
 class CredentialColumns(PersonColumns):
-    """One per account. The lease keeps all but one process from refreshing; `alternate` is sealed JSON."""
+    """One per account. The lease lets one process refresh at a time; `alternate` is sealed JSON."""
 
     id: Named[str] = Column(String, primary_key=True)
     account_id: Named[str] = Column(String, ForeignKey("accounts.id"))
@@ -142,7 +142,7 @@ class PermissionColumns(TypedColumns):
 
 
 class AuditColumns(PersonColumns):
-    """Append-only. `number` keeps the order of entries of one moment, `id` binds the sealed detail."""
+    """Append-only. `number` orders entries of one moment; the sealed detail is bound to `id`."""
 
     number: Named[int] = Column(Integer, primary_key=True)
     id: Named[str]
@@ -164,9 +164,9 @@ class OutboxColumns(LeasedColumns):
 
 
 class SignInColumns(PersonColumns):
-    """A browser in which a user signed in. Its cookie's value is not stored, only the hash of it.
+    """A browser session. Only the hash of its cookie's value is stored.
 
-    `sub_hash` and `sid_hash` are of what the issuer's ID token called the user and their session there.
+    `sub_hash` and `sid_hash` are hashes of the issuer's ids of the user and of their session there.
     """
 
     token_hash: Named[str] = Column(String, primary_key=True)
@@ -181,7 +181,7 @@ class SignInColumns(PersonColumns):
 
 
 class GrantRequestColumns(PersonColumns):
-    """An authorization request to the grant provider. `state` is not stored, only the hash of it."""
+    """An authorization request to the grant provider. Only the hash of `state` is stored."""
 
     state_hash: Named[str] = Column(String, primary_key=True)
     sign_in_hash: Named[str]
@@ -195,7 +195,7 @@ class GrantRequestColumns(PersonColumns):
 
 
 class PendingGrantColumns(PersonColumns):
-    """`tokens` is sealed JSON; `discard` says that they must be ended at Nextcloud."""
+    """`tokens` is sealed JSON; with `discard` they must be revoked at Nextcloud."""
 
     id: Named[str] = Column(String, primary_key=True)
     elicitation_hash: Named[str]
@@ -212,7 +212,7 @@ class PendingGrantColumns(PersonColumns):
 
 
 class FailedExchangeColumns(PersonColumns):
-    """One code that the provider did not accept; they are counted for some time."""
+    """One code that the provider refused; it is counted for some time."""
 
     id: Named[str] = Column(String, primary_key=True)
     sign_in_hash: Named[str]
@@ -221,10 +221,10 @@ class FailedExchangeColumns(PersonColumns):
 
 
 class AuthorizationTransactionColumns(TypedColumns):
-    """A sign-in at Nextcloud, for a client or for our pages.
+    """A sign-in at Nextcloud, for a client or for this server's pages.
 
-    Until its callback it has a `state_hash` and no user, then a user and no `state_hash`.
-    `details` is sealed JSON; `connected` says that its tokens have become the user's connection.
+    Until its callback it has a `state_hash` and no user, then a user and no `state_hash`. `details` is sealed
+    JSON; `connected` says that its tokens have become the user's grant.
     """
 
     id_hash: Named[str] = Column(String, primary_key=True)
@@ -239,7 +239,7 @@ class AuthorizationTransactionColumns(TypedColumns):
 
 
 class ClientColumns(TypedColumns):
-    """A client of our authorization server. `details` is sealed JSON, and so bound to the client's id."""
+    """A client of the built-in authorization server. `details` is sealed JSON, bound to the client's id."""
 
     client_id: Named[str] = Column(String, primary_key=True)
     details: Named[Sealed] = Column(SealedValue)
@@ -248,7 +248,7 @@ class ClientColumns(TypedColumns):
 
 
 class CodeColumns(PersonColumns):
-    """A code that was not used yet; `details` is sealed JSON."""
+    """An unused authorization code; `details` is sealed JSON."""
 
     code_hash: Named[str] = Column(String, primary_key=True)
     client_id: Named[str]
@@ -257,7 +257,7 @@ class CodeColumns(PersonColumns):
 
 
 class AnsweredRequestColumns(TypedColumns):
-    """An authorization request that has its code, and the authorization transaction that got it."""
+    """An authorization request that has its code, and the transaction that got the code."""
 
     request_hash: Named[str] = Column(String, primary_key=True)
     transaction_hash: Named[str]
@@ -265,7 +265,7 @@ class AnsweredRequestColumns(TypedColumns):
 
 
 class LogoutColumns(TypedColumns):
-    """A logout that the issuer told us of (OpenID Connect Back-Channel Logout 1.0): of a user, or of one session."""
+    """A reported logout of a user or session (OpenID Connect Back-Channel Logout 1.0)."""
 
     jti_hash: Named[str] = Column(String, primary_key=True)
     issuer: Named[str]
@@ -277,9 +277,9 @@ class LogoutColumns(TypedColumns):
 
 
 class TokenFamilyColumns(PersonColumns):
-    """The refresh tokens that came of one code. `generation` counts them, the hashes are the last two's.
+    """The refresh tokens of one code. `generation` counts them, the hashes are those of the last two.
 
-    `previous_hash` is empty once the successor was used: the token before it is good for nothing then.
+    `previous_hash` is empty once the successor was used: the previous token is not accepted any more.
     """
 
     family_hash: Named[str] = Column(String, primary_key=True)
@@ -295,7 +295,7 @@ class TokenFamilyColumns(PersonColumns):
 
 
 class AccessTokenColumns(PersonColumns):
-    """An access token of a family; `details` is sealed JSON, `generation` that of the family when it was given."""
+    """An access token; `details` is sealed JSON, `generation` the family's when it was issued."""
 
     token_hash: Named[str] = Column(String, primary_key=True)
     family_hash: Named[str] = Column(String, ForeignKey("token_families.family_hash"), index=True)
@@ -307,7 +307,7 @@ class AccessTokenColumns(PersonColumns):
 
 
 class SpentCodeColumns(TypedColumns):
-    """A code that is exchanged for no one. It belongs to no user: whose it is was never asked."""
+    """A code that is not exchanged any more. It belongs to no user: its account was never determined."""
 
     code_hash: Named[str] = Column(String, primary_key=True)
     expires_at: Named[datetime] = Column(UtcTime, index=True)
@@ -354,7 +354,7 @@ access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
 spent_codes = Table("spent_codes", metadata, SpentCodeColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
-# The database itself keeps to one open request per user, client and kind, however many processes race.
+# The database itself ensures one open request per user, client and kind, for concurrent processes too.
 Index(
     "uq_elicitations_active",
     elicitations.c.issuer,
@@ -373,7 +373,7 @@ Index(
 )
 
 kept = not_(pending_grants.c.discard)
-# One grant at a time waits for the user's word; the ones before it are to be ended.
+# One pending grant at a time waits for its user; earlier ones must be revoked.
 Index(
     "uq_pending_grants_active",
     pending_grants.c.elicitation_hash,
@@ -386,5 +386,5 @@ Index(
 def owned_by(
     columns: PersonColumns | PermissionColumns | AuthorizationTransactionColumns, principal: Principal
 ) -> ColumnElement[bool]:
-    """Say whose rows are meant; part of every WHERE that reads a user's row."""
+    """Build the condition for a principal's rows; it is part of every WHERE that reads a user's row."""
     return and_(columns.issuer == principal.issuer, columns.subject == principal.subject)

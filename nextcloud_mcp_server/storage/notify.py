@@ -1,7 +1,7 @@
-"""What processes that share a PostgreSQL tell each other: that some consent request has ended.
+"""Notifications between processes that share a PostgreSQL: some consent request has ended.
 
-An announcement has no content. Anyone who may connect to the database can listen, and learns nothing
-about whose consent request it was or how it ended.
+A notification has no content. Every database user can listen, and learns nothing about the user of a consent
+request or about its result.
 """
 
 from sqlalchemy import func, select
@@ -12,6 +12,6 @@ _NOTIFY = select(func.pg_notify(CHANNEL, ""))
 
 
 async def notify(connection: AsyncConnection) -> None:
-    """Tell every user who listens, when the caller's transaction commits; SQLite has nothing for it."""
+    """Notify all listening processes when the caller's transaction commits; do nothing in SQLite."""
     if connection.dialect.name == "postgresql":
         await connection.execute(_NOTIFY)

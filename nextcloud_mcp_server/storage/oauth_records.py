@@ -1,6 +1,6 @@
-"""What our authorization server keeps of clients and of what it gave them: frozen values, opened.
+"""The records of the built-in authorization server about clients and tokens: frozen, decrypted values.
 
-No token and no code is among them: only their hashes are stored.
+They contain no token and no code: only hashes of those are stored.
 """
 
 import json
@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
-#: What the id of a registered client begins with; that of a document is its address.
+#: The prefix of a registered client's id; the id of a document is its URL.
 REGISTERED = "mcp-"
 
 AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 
-#: Why a token request got nothing: no such code or token for this client; used before, so that what
-#: it gave has just been ended; not what the code was given for; none of the scopes it may have.
+#: Why a token request was refused: no such code or token for this client; used before, so that its tokens have
+#: just been ended; not what the code was issued for; none of the scopes it may have.
 Reason = Literal["unknown", "used", "unfit", "scope"]
 
 
@@ -25,9 +25,9 @@ Reason = Literal["unknown", "used", "unfit", "scope"]
 class Client:
     """A program that may ask users for access.
 
-    A `registered` one came by RFC 7591; the id of a `document` is the address of its metadata.
-    `created_at` is when it was registered, or its document was last read. `scopes` None means that it
-    is not limited to some, `native` that its codes go to the user's own computer.
+    A `registered` one came by RFC 7591; the id of a `document` is the URL of its metadata. `created_at` is when
+    it was registered, or its document was last read. With `scopes` None all scopes are possible; `native` says
+    that its codes go to the user's own computer.
     """
 
     client_id: str
@@ -46,8 +46,8 @@ class Client:
 class CodeGrant:
     """What a user allowed, and what a token request must show to get it.
 
-    `redirect_uri` is the one that the code was sent to, `code_challenge` the S256 hash of the
-    client's verifier, `storage_id` the generation of the user's Nextcloud account.
+    `redirect_uri` is where the code was sent, `code_challenge` the S256 hash of the client's verifier,
+    `storage_id` identifies the user's Nextcloud account among re-created ones.
     """
 
     client_id: str
@@ -61,7 +61,7 @@ class CodeGrant:
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """What a client asked for at `/authorize`, once it was checked; `scopes` are those that may be allowed."""
+    """A checked authorization request of a client; `scopes` are those that may be allowed."""
 
     client_id: str
     redirect_uri: str
@@ -72,26 +72,26 @@ class ClientRequest:
 
     @property
     def key(self) -> str:
-        """Name the request: a client makes a challenge of its own for each (RFC 7636 §4.1)."""
+        """The id of the request: a client makes a challenge of its own for each (RFC 7636 §4.1)."""
         return json.dumps([self.client_id, self.redirect_uri, self.state, self.code_challenge])
 
     def fields(self) -> dict[str, Any]:
-        """Write it as JSON can hold it."""
+        """Return the request as JSON-compatible values."""
         return {**asdict(self), "scopes": sorted(self.scopes)}
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "ClientRequest":
-        """Read what `fields` wrote."""
+        """Build a request from the values of `fields`."""
         values: dict[str, Any] = {**fields, "scopes": frozenset(fields["scopes"])}
         return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationTransaction:
-    """A sign-in at Nextcloud that is under way.
+    """A sign-in at Nextcloud before its callback.
 
-    `target` is what for: `client`, which has a `request`; `account`; or `consent_request:` and an elicitation's
-    id. `scopes` are those that were ticked on the way.
+    `target` is `client`, which has a `request`; `account`; or `consent_request:` and an elicitation's id.
+    `scopes` are those that the user ticked.
     """
 
     id: str
@@ -103,7 +103,7 @@ class AuthorizationTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTransaction:
-    """A transaction after its callback: the user, and the tokens, None once they are connected."""
+    """A transaction after its callback: the user, and the tokens, which are None once stored as a grant."""
 
     auth_transaction: AuthorizationTransaction
     principal: Principal
@@ -116,20 +116,20 @@ class CompletedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionKey:
-    """What names a transaction: its id, and the value that only its browser has."""
+    """The key of a transaction: its id, and the value that only its browser has."""
 
     auth_transaction_id: str
     browser: str = field(repr=False)
 
 
-#: What became of a code: stored; stored before for the same authorization transaction and still unused; refused
-#: because the authorization transaction is over; refused because the client's request has had its code.
+#: The result of storing a code: stored; stored before for the same authorization transaction and still unused;
+#: refused because the authorization transaction is over; refused because the client's request has its code.
 Stored = Literal["stored", "same", "over", "answered"]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A client that holds living tokens of one user."""
+    """A client that holds valid tokens of one user."""
 
     client_id: str
     since: datetime
@@ -138,7 +138,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """Whose a token is, through which client, and what it is good for."""
+    """The user, the client and the scopes of a token."""
 
     client_id: str
     principal: Principal
@@ -149,10 +149,10 @@ class TokenGrant:
 
 @dataclass(frozen=True, slots=True)
 class LiveToken:
-    """An access token that is good now.
+    """A valid access token.
 
-    `in_grace` says that it came with its family's newest refresh token, and that the one before that
-    could still be shown again.
+    `in_grace` says that it was issued with its family's newest refresh token, and that the previous one may
+    still be used again.
     """
 
     grant: TokenGrant
@@ -165,9 +165,9 @@ class LiveToken:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Tokens made for one answer, and how long they are good; they are given out if they get stored.
+    """New tokens for one answer, with their expiry; they are issued if they get stored.
 
-    `family` is what all refresh tokens of one consent have in common.
+    `family` is the id that all refresh tokens of one consent share.
     """
 
     family: str = field(repr=False)
@@ -179,7 +179,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was stored: the refresh token that is now the family's, and what the access token allows."""
+    """The stored result: the family's current refresh token, and the scopes of the access token."""
 
     refresh: str = field(repr=False)
     scopes: frozenset[str]
@@ -187,12 +187,12 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing was given."""
+    """A refusal: no token was issued."""
 
     reason: Reason
 
 
 def storage_id_of(details: Mapping[str, Any]) -> str | None:
-    """Read the storage id from stored details; those of before schema 0009 have it as `home_id`."""
+    """Return the storage id from stored details; those from before schema 0009 have it as `home_id`."""
     storage_id: str | None = details.get("storage_id", details.get("home_id"))
     return storage_id

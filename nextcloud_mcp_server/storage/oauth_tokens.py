@@ -1,4 +1,4 @@
-"""Codes and tokens that our authorization server gives; stored are their hashes."""
+"""Codes and tokens of the built-in authorization server; only their hashes are stored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ from nextcloud_mcp_server.storage.token_holders import TokenHolders
 
 
 class _Undone(Exception):
-    """Nothing of the transaction is to be kept."""
+    """Rolls the transaction back."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class _Undone(Exception):
 
 
 class OAuthTokenRepository(TokenHolders):
-    """Each method is one transaction: an answer is stored as a whole, or nothing of it is."""
+    """Each method is one transaction: an answer is stored completely or not at all."""
 
     async def add_code(
         self,
@@ -55,11 +55,11 @@ class OAuthTokenRepository(TokenHolders):
         transaction: TransactionKey | None = None,
         request: str = "",
     ) -> Stored:
-        """Store a code; itself it is not stored, only its hash.
+        """Store the hash of a code.
 
-        Nothing is stored for an authorization transaction that is over, since its clients may have been ended a
-        moment ago, nor for a `request` that has had its code: of two answers to one page, one counts. The same
-        authorization transaction may show its code again while that is good and unused.
+        Nothing is stored for a transaction that is over, since its clients may have been ended a moment ago,
+        nor for a `request` that has its code: of two answers to one page, one counts. The same authorization
+        transaction may store its code again while that is valid and unused.
         """
         code_hash = hash_of(code)
         values = {
@@ -86,7 +86,7 @@ class OAuthTokenRepository(TokenHolders):
         return "stored"
 
     async def answered(self, request: str, *, by_other_than: str) -> bool:
-        """Tell whether a request has its code already, by another authorization transaction than this one."""
+        """Tell whether a request got its code by another transaction than `by_other_than`."""
         query = select(answered_requests.c.request_hash).where(
             answered_requests.c.request_hash == hash_of(request),
             answered_requests.c.transaction_hash != hash_of(by_other_than),
@@ -97,10 +97,10 @@ class OAuthTokenRepository(TokenHolders):
     async def exchange_code(
         self, code: str, *, client_id: str, fits: Callable[[CodeGrant], bool], fresh: Fresh
     ) -> Given | Refused:
-        """Take a code and store what it gives; of all who try at once, one gets it.
+        """Take a code and store its tokens; of concurrent callers, only one gets it.
 
-        Another client's code stays as it is. One that does not fit is spent: its sender does not
-        have what the client has that asked for it. One that was used before ends what it gave.
+        Another client's code is not touched. A code for which `fits` is false is spent: its sender lacks what
+        the real client has. If a code was used before, the tokens issued for it end.
         """
         code_hash, keys, now = hash_of(code), self._transactions.keys, self._transactions.now()
         async with self._transactions.writing() as connection:
@@ -137,12 +137,12 @@ class OAuthTokenRepository(TokenHolders):
         lifetime: timedelta,
         fresh: Fresh,
     ) -> Given | Refused:
-        """Put the first of the successors in the place of a refresh token.
+        """Replace a refresh token by the first of the successors.
 
-        The one that was replaced last gets the same successor within the grace, whichever key it was
-        made with: answers are lost, and the processes of one client share a token. The grace ends when
-        the successor is used, itself or by an access token that came with it. Any other token of the
-        family was used before, so two hold it: the family ends. After its `lifetime` it is over anyway.
+        The previous token gets the same successor within the grace, whichever key derived it: answers get lost,
+        and the processes of one client share a token. The grace ends when the successor is used, itself or by
+        an access token issued with it. Any other token of the family was used before, so two parties have it:
+        the family ends. It ends after its `lifetime` in any case.
         """
         try:
             async with self._transactions.writing() as connection:
@@ -161,7 +161,7 @@ class OAuthTokenRepository(TokenHolders):
         return Given(successor, narrowed.scopes)
 
     async def whose(self, token: str, *, family: str, client_id: str) -> Principal | None:
-        """Tell whose refresh token this is, while it is the family's newest or the one before it."""
+        """Return the user of a refresh token, if it is the family's newest or the previous one."""
         token_hash, families = hash_of(token), token_families.c
         query = select(families.issuer, families.subject).where(
             families.family_hash == hash_of(family),
@@ -174,10 +174,10 @@ class OAuthTokenRepository(TokenHolders):
         return None if row is None else Principal(row.issuer, row.subject)
 
     async def use(self, access_token: str) -> LiveToken | None:
-        """Read what an access token is good for, as `find`, for a request that shows it.
+        """Return a valid access token as `find` does, for a request that carries it.
 
-        Where it came with the family's newest refresh token, the client has that, so the one before it
-        gets no second answer any more.
+        If it was issued with the family's newest refresh token, the client has that one, so the previous one is
+        not accepted again.
         """
         live = await self.find(access_token)
         if live is not None and live.in_grace:
@@ -194,7 +194,7 @@ class OAuthTokenRepository(TokenHolders):
         return live
 
     async def find(self, access_token: str) -> LiveToken | None:
-        """Read what an access token is good for now; None when for nothing. Nothing is changed by it."""
+        """Return a valid access token; None if it is not valid. Changes nothing."""
         token_hash = hash_of(access_token)
         family = and_(
             token_families.c.family_hash == access_tokens.c.family_hash,
@@ -232,7 +232,7 @@ class OAuthTokenRepository(TokenHolders):
         )
 
     async def revoke_access(self, access_token: str, *, client_id: str) -> None:
-        """End one access token of this client, if there is such a one."""
+        """Delete one access token of this client, if it exists."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 delete(access_tokens).where(
@@ -244,7 +244,7 @@ class OAuthTokenRepository(TokenHolders):
     async def revoke_family(
         self, family: str, *, client_id: str, why: str = "ended: the client signed out"
     ) -> None:
-        """End a family of this client, if there is such a one; `why` stands in the audit."""
+        """End a family of this client, if it exists; `why` is written to the audit log."""
         which = and_(token_families.c.family_hash == hash_of(family), token_families.c.client_id == client_id)
         async with self._transactions.writing() as connection:
             await end_families(
@@ -256,7 +256,7 @@ class OAuthTokenRepository(TokenHolders):
             )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what one user's clients, or one of them, were given; tell how many families that were."""
+        """End the tokens of all clients of a user, or of one client; return how many families that were."""
         async with self._transactions.writing() as connection:
             return await end_tokens(
                 connection,
@@ -268,7 +268,7 @@ class OAuthTokenRepository(TokenHolders):
             )
 
     async def purge(self) -> None:
-        """Forget what is good for nothing any more."""
+        """Delete what has expired."""
         now = self._transactions.now()
         over = token_families.c.expires_at <= now
         theirs = select(token_families.c.family_hash).where(over)
@@ -290,7 +290,7 @@ class OAuthTokenRepository(TokenHolders):
     async def _advance(
         self, connection: AsyncConnection, token: str, successor: str, client_id: str, fresh: Fresh
     ) -> Row[Any] | None:
-        """Put the successor in the token's place if the token is the family's newest, and read the family."""
+        """Replace the token by the successor if it is the family's newest, and return the family."""
         now, token_hash = self._transactions.now(), hash_of(token)
         advanced = await connection.execute(
             update(token_families)
@@ -331,7 +331,7 @@ class OAuthTokenRepository(TokenHolders):
         return grant
 
     def _repeated(self, row: Row[Any], token: str, successors: Sequence[str], grace: timedelta) -> str | None:
-        """Find the successor that a token was given already; None for one that is good for nothing."""
+        """Return the successor that a token got already; None for a token that is not accepted any more."""
         if hash_of(token) != row.previous_hash or self._transactions.now() - row.rotated_at > grace:
             return None
         return next((one for one in successors if hash_of(one) == row.current_hash), None)
@@ -345,7 +345,7 @@ class OAuthTokenRepository(TokenHolders):
         generation: int,
         until: datetime | None = None,
     ) -> None:
-        """Store an access token; with `until` it is over by then, as its family is."""
+        """Store an access token; with `until` it expires then at the latest, as its family does."""
         keys, now, token_hash = self._transactions.keys, self._transactions.now(), hash_of(fresh.access)
         await connection.execute(
             insert(access_tokens).values(

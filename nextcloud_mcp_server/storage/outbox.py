@@ -1,4 +1,4 @@
-"""The outbox: what must happen at Nextcloud even after a crash."""
+"""The outbox: work that must be done at Nextcloud even after a crash."""
 
 import contextlib
 import uuid
@@ -17,13 +17,13 @@ from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
 from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, dump_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: A kind of work; it needs the login name and the app password. `REVOKE_TOKENS` is the other one.
+#: One of two kinds of work; it needs the login name and the app password. `REVOKE_TOKENS` is the other one.
 DELETE_APP_PASSWORD = "delete_app_password"  # noqa: S105 (the name of a kind of work)
 _AT_ONCE = timedelta()
 
 
 class OutboxRepository:
-    """Keeps work until it is done; the caller retries with growing pauses."""
+    """Stores work until it is done; the caller retries with growing pauses."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -31,7 +31,7 @@ class OutboxRepository:
     async def add(
         self, *, principal: Principal, kind: str, nextcloud_url: str, login_name: str, secret: SecretStr
     ) -> None:
-        """Store work that is due at once."""
+        """Add work that is due at once."""
         async with self._transactions.writing() as connection:
             await insert_item(
                 connection,
@@ -53,7 +53,7 @@ class OutboxRepository:
         tokens: Tokens,
         after: timedelta = _AT_ONCE,
     ) -> str:
-        """Have tokens ended at Nextcloud that were never stored anywhere else; the answer is the work's id."""
+        """Add the revocation of tokens that are stored nowhere else; return the work's id."""
         async with self._transactions.writing() as connection:
             return await insert_tokens(
                 connection,
@@ -66,7 +66,7 @@ class OutboxRepository:
             )
 
     async def due_now(self, item_id: str) -> None:
-        """Have work done at once that was put off; without effect when it is done already."""
+        """Make postponed work due at once; no effect if it is done already."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 update(outbox).where(outbox.c.id == item_id).values(due_at=self._transactions.now())
@@ -75,10 +75,10 @@ class OutboxRepository:
     async def lease_due(
         self, *, owner: str, lease: timedelta, within: Principal | None = None, limit: int = 20
     ) -> list[OutboxItem]:
-        """Take the work that is due; for the length of the lease no one else gets it.
+        """Lease the due work; while the lease lasts, no other process gets it.
 
-        `within` takes that of one user.
-        An item that cannot be opened is left out, and looked at again when its lease has ended.
+        `within` limits it to one user. An item that cannot be decrypted is left out, and tried again after its
+        lease.
         """
         async with self._transactions.writing() as connection:
             rows = await leases.take_due(
@@ -97,12 +97,12 @@ class OutboxRepository:
         return items
 
     async def done(self, item_id: str) -> None:
-        """Forget work that was done, and its secret with it."""
+        """Delete work that is done, and its secret with it."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(outbox).where(outbox.c.id == item_id))
 
     async def replace_secret(self, item: OutboxItem, secret: SecretStr) -> None:
-        """Store what the work needs from now on, such as tokens that were refreshed to be ended."""
+        """Replace the secret of the work, such as tokens that were refreshed to be revoked."""
         sealed = self._transactions.keys.at("outbox", item.principal, item.id).seal(
             "secret", secret.get_secret_value()
         )
@@ -110,7 +110,7 @@ class OutboxRepository:
             await connection.execute(update(outbox).where(outbox.c.id == item.id).values(secret=sealed))
 
     async def retry(self, item_id: str, next_try_at: datetime) -> None:
-        """Count a failed attempt and give the work back until then."""
+        """Count a failed attempt and release the work until then."""
         async with self._transactions.writing() as connection:
             await connection.execute(
                 update(outbox)
@@ -127,7 +127,7 @@ class OutboxRepository:
             return await connection.scalar(query) is not None
 
     async def next_due_at(self, within: Principal | None = None) -> datetime | None:
-        """Tell when to look again; None when there is nothing to do."""
+        """Return when the next work is due; None if there is none."""
         async with self._transactions.reading() as connection:
             return await leases.next_due_at(connection, outbox, within)
 
@@ -143,7 +143,7 @@ async def insert_item(
     secret: SecretStr,
     due_at: datetime,
 ) -> str:
-    """Store work within the caller's transaction; the answer is its id."""
+    """Add work within the caller's transaction; return its id."""
     item_id = uuid.uuid4().hex
     seal = keys.at("outbox", principal, item_id)
     await connection.execute(
@@ -163,7 +163,7 @@ async def insert_item(
 
 
 async def take_back(connection: AsyncConnection, item_id: str | None, *, now: datetime) -> bool:
-    """Take work back that was put off, within the caller's transaction; False when it may have been begun."""
+    """Delete postponed work within the caller's transaction; False if it may have begun."""
     if item_id is None:
         return True
     taken = await connection.execute(delete(outbox).where(outbox.c.id == item_id, outbox.c.due_at > now))
@@ -180,7 +180,7 @@ async def insert_tokens(
     tokens: Tokens,
     due_at: datetime,
 ) -> str:
-    """Have tokens ended at Nextcloud, within the caller's transaction; the answer is the work's id."""
+    """Add the revocation of tokens within the caller's transaction; return the work's id."""
     return await insert_item(
         connection,
         keys,

@@ -1,4 +1,4 @@
-"""pending grants: what Nextcloud gave already, and the user has not yet called their own."""
+"""Pending grants: access that Nextcloud gave already, and that the user has not confirmed yet."""
 
 import contextlib
 import uuid
@@ -19,21 +19,21 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class PendingGrantRepository:
-    """Keeps one grant per elicitation, for the browser that brought it; never loses a token.
+    """Stores one pending grant per elicitation, for the browser that brought it; never loses a token.
 
-    What is not confirmed is marked `discard`, by whatever ends the consent request, and `release_due` brings
-    it to the outbox.
+    When a consent request ends unconfirmed, its grant is marked `discard`, and `release_due` moves it to the
+    outbox.
     """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def hold(self, pending_grant: PendingGrant, *, sign_in: str, note: str | None = None) -> bool:
-        """Store a grant for the browser with this sign-in; one that is held already is discarded.
+        """Store a pending grant for this browser session; a previous one is discarded.
 
-        When the consent request has ended meanwhile, or is not this user's, it is discarded from the start. It
-        takes the place of the outbox's `note` about it; False, and nothing stored, when that is being
-        worked off already.
+        If the consent request has ended meanwhile, or is another user's, the grant is discarded from the start.
+        The row replaces `note`, the pending revocation in the outbox. If that is being carried out already,
+        nothing is stored and the result is False.
         """
         elicitation_hash, now = hash_of(pending_grant.elicitation_id), self._transactions.now()
         is_open = select(elicitations.c.id_hash).where(
@@ -57,10 +57,10 @@ class PendingGrantRepository:
         return True
 
     async def find(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
-        """Read the grant that waits in this browser.
+        """Return the pending grant of this browser.
 
-        `GrantRepository.complete` takes it in the transaction that stores the credential, so what was
-        found here needs no `take` to be confirmed.
+        `GrantRepository.complete` deletes it in the transaction that stores the credential, so confirming it
+        needs no `take`.
 
         Raises:
             Unsealable: Its key is missing.
@@ -71,10 +71,10 @@ class PendingGrantRepository:
         return None if row is None else _pending_grant(self._transactions.keys, row)
 
     async def take(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
-        """Take the grant that waits in this browser; of all who try, one gets it and must end it.
+        """Take the pending grant of this browser; of concurrent callers, only one gets it and must revoke it.
 
         Raises:
-            Unsealable: Its key is missing; it stays.
+            Unsealable: Its key is missing; the row stays.
         """
         taking = (
             delete(pending_grants).where(self._waiting(elicitation_id, sign_in)).returning(pending_grants)
@@ -84,14 +84,14 @@ class PendingGrantRepository:
             return None if row is None else _pending_grant(self._transactions.keys, row)
 
     async def discard(self, elicitation_id: str, *, sign_in: str) -> None:
-        """Say that the grant that waits in this browser must be ended at Nextcloud: it is not theirs."""
+        """Mark the pending grant of this browser to be revoked at Nextcloud: the account is not the user's."""
         async with self._transactions.writing() as connection:
             await _discard(connection, self._waiting(elicitation_id, sign_in))
 
     async def release_due(self, *, nextcloud_url: str) -> int:
-        """Have everything ended at Nextcloud that no one can confirm any more; tell how much it was.
+        """Move discarded and expired pending grants to the outbox; return how many.
 
-        What cannot be opened stays: its key may be put back.
+        A row that cannot be decrypted stays: its key may be restored.
         """
         keys, now = self._transactions.keys, self._transactions.now()
         query = select(pending_grants).where(
@@ -125,24 +125,24 @@ class PendingGrantRepository:
 
 
 async def discard_pending_grants(connection: AsyncConnection, elicitation_hashes: Collection[str]) -> None:
-    """Say that what waits for these elicitations must be ended at Nextcloud."""
+    """Mark the pending grants of these elicitations to be revoked at Nextcloud."""
     await _discard(connection, pending_grants.c.elicitation_hash.in_(elicitation_hashes))
 
 
 async def discard_pending_grants_of_sign_in(connection: AsyncConnection, sign_in_hash: str) -> None:
-    """Say that what waits in a browser must be ended at Nextcloud: no one can confirm it any more."""
+    """Mark the pending grants of a browser session to be revoked: they cannot be confirmed any more."""
     await _discard(connection, pending_grants.c.sign_in_hash == sign_in_hash)
 
 
 async def discard_pending_grants_of_user(connection: AsyncConnection, principal: Principal) -> None:
-    """Say that everything that waits for a user's word must be ended at Nextcloud."""
+    """Mark all pending grants of a user to be revoked at Nextcloud."""
     await _discard(connection, owned_by(pending_grants.c, principal))
 
 
 async def use_pending_grant(
     connection: AsyncConnection, keys: KeyRing, elicitation_hash: str, used: SecretStr
 ) -> None:
-    """Forget the grant that was stored with this access token; another one must be ended at Nextcloud."""
+    """Delete the pending grant that was stored with this access token; discard any other one."""
     query = select(pending_grants).where(pending_grants.c.elicitation_hash == elicitation_hash, kept)
     row = (await connection.execute(query)).one_or_none()
     if row is not None:

@@ -1,4 +1,4 @@
-"""What must not come back with a backup: what was signed out, used or answered since it was made."""
+"""Removes what a restored backup must not bring back: ended sessions, used codes, answered requests."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class Forgotten:
 
 
 class PostRestoreRepository:
-    """Works on every user's rows, for the operator who has just put a backup back."""
+    """Works on all users' rows, for the operator who has just restored a backup."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -34,7 +34,7 @@ class PostRestoreRepository:
     async def forget(self) -> Forgotten:
         """End every token, code, sign-in and open request, in one transaction.
 
-        Access to Nextcloud and what clients may do stay; what waited for a user's word is ended there.
+        Grants and permissions stay; pending grants are revoked at Nextcloud.
         """
         keys, now = self._transactions.keys, self._transactions.now()
         async with self._transactions.writing() as connection:

@@ -12,22 +12,22 @@ from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.listener import Listener
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
 
-#: Any number will do that no other program locks in our database.
+#: Any number that no other program locks in this database.
 WRITE_LOCK = 0x6E63_6D63_7001
 _CONNECT_SECONDS = 10
-#: The others' turns are over long before; one that takes longer belongs to a process that hangs.
+#: Other transactions end long before; one that takes longer belongs to a process that hangs.
 _TURN_SECONDS = 10
-#: Longer than a turn, so that the database speaks first.
+#: Longer than `_TURN_SECONDS`, so that the database reports the error first.
 _STATEMENT_SECONDS = 15
 _MIGRATION_SECONDS = 60
 
 
 class Postgres:
-    """A database that this program has for itself; its address is what `psql` takes, too."""
+    """A database that only this server uses; its URL is one that `psql` accepts, too."""
 
     advice = "Check that PostgreSQL runs, and what DATABASE_URL names."
     connections = 8
-    #: One query needs no transaction around it, nor the two round trips of one.
+    #: A single query needs no transaction, nor its two round trips.
     reading_options: Mapping[str, str] = {"isolation_level": "AUTOCOMMIT"}
 
     def __init__(self, url: str) -> None:
@@ -35,13 +35,13 @@ class Postgres:
         self.listen = Listener(self.connect).listen
 
     def engine(self) -> AsyncEngine:
-        """Make the pool of connections; none is opened yet."""
+        """Create the connection pool; no connection is opened yet."""
         return create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self.connect,
             pool_size=self.connections,
             max_overflow=0,
-            # After a restart of the database the pool holds connections that lead nowhere.
+            # After a restart of the database the pool holds broken connections.
             pool_pre_ping=True,
             hide_parameters=True,
         )
@@ -59,7 +59,7 @@ class Postgres:
             "application_name": "nextcloud-mcp-server",
             "default_transaction_isolation": "read committed",
             "lock_timeout": turn,
-            # A replica whose computer died in its turn must not keep the others from theirs.
+            # A replica whose machine died in a transaction must not block the others.
             "idle_in_transaction_session_timeout": turn,
         }
         try:
@@ -76,7 +76,7 @@ class Postgres:
             ) from None
 
     async def version(self) -> str | None:
-        """Read the schema's version, and change nothing; None when there is nothing of ours yet.
+        """Return the schema version without changing it; None if there is no schema yet.
 
         Raises:
             StorageError: The database cannot be reached.
@@ -90,20 +90,20 @@ class Postgres:
             await connection.close()
 
     def begin_writing(self, connection: Connection) -> None:
-        """Take the one lock of those who write; it ends with the transaction.
+        """Take the one lock for writing transactions; it ends with the transaction.
 
-        Each statement that follows sees all that was committed before, and nothing changes between
-        two of them, so a transaction may read and then write, as with SQLite. A turn is a few
-        milliseconds; readers never wait.
+        Each following statement sees everything committed before, and no other transaction writes between two
+        of them. So a transaction may read and then write, as with SQLite. It takes a few milliseconds; readers
+        never wait.
         """
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})")
 
     async def prepare(self, engine: AsyncEngine) -> None:
-        """Bring the schema up to date, in one process at a time, while no other one writes."""
+        """Upgrade the schema, in one process at a time, while no other one writes."""
         async with engine.connect() as connection:
             if await connection.run_sync(_current_version) == SCHEMA_VERSION:
                 return
-        # Alembic costs a third of a second, which a start with a current schema must not pay.
+        # Alembic takes a third of a second, which a start with a current schema must not pay.
         from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415 (see above)
 
         patient = create_async_engine(
@@ -122,14 +122,14 @@ class Postgres:
 
 
 def _current_version(connection: Connection) -> str | None:
-    # Asking a table that is not there would end the transaction.
+    # A query on a missing table would abort the transaction.
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608 (a constant of ours)
 
 
 def _dsn(url: str) -> str:
-    """Write the address as the driver takes it: one scheme, and PostgreSQL's own name for how to use TLS."""
+    """Convert the URL for the driver: one scheme, and PostgreSQL's own name for how to use TLS."""
     try:
         parts = urlsplit(url)
         valid = bool(parts.path.strip("/")) and parts.port != 0

@@ -1,4 +1,4 @@
-"""What repositories take and return: frozen values, with secrets already opened."""
+"""The values that repositories take and return: frozen, with secrets decrypted."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +12,7 @@ from pydantic import SecretStr
 class Principal:
     """One user, as the issuer of their identity names them (RFC 7519 `iss` and `sub`).
 
-    Personal mode has one: issuer `personal`, subject the normalised Nextcloud URL.
+    Single-user mode has one: issuer `personal`, subject the normalised Nextcloud URL.
     """
 
     issuer: str
@@ -31,16 +31,16 @@ class ElicitationState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether nothing can change any more."""
+        """Whether the state cannot change any more."""
         return self not in (ElicitationState.PENDING, ElicitationState.OPENED)
 
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """One request for a consent request. `id` is a UUID; the database holds its hash and seals it.
+    """One stored consent request. `id` is a UUID, sealed in the database and found by its hash.
 
-    `url` is what the client was told. `error` is a sentence: why one failed, or what went wrong so
-    far in one that is open. `account_name` is the Nextcloud account that a complete one connected.
+    `url` is what the client was given. `error` is a sentence: why the request failed, or what went wrong so far
+    while it is open. `account_name` is the Nextcloud account that a complete one connected.
     """
 
     id: str
@@ -59,12 +59,11 @@ class Elicitation:
 
 @dataclass(frozen=True, slots=True)
 class LoginFlow:
-    """One Login Flow v2 at Nextcloud, polled to its end even when no one waits any more.
+    """One Login Flow v2 at Nextcloud, polled to its end even if no call waits for it.
 
-    `result` is set as soon as Nextcloud answered, before anything else happens with it.
-    `discard` says that whatever arrives must be deleted at Nextcloud.
-    `scopes` are those the user ticked (all that were offered where there is no page of ours).
-    `uid` is the account that the operator's mapping gives the user; None on one user's server.
+    `result` is set as soon as Nextcloud has answered, before it is used. With `discard`, whatever Nextcloud
+    gives must be deleted there. `scopes` are those the user ticked (all offered ones if this server has no
+    page). `uid` is the account that the operator's mapping gives the user; None on a single-user server.
     """
 
     id: str
@@ -83,7 +82,7 @@ class LoginFlow:
 
 @dataclass(frozen=True, slots=True)
 class LoginResult:
-    """What Login Flow v2 answers once."""
+    """The answer of Login Flow v2, which Nextcloud gives once."""
 
     login_name: str
     app_password: SecretStr
@@ -93,8 +92,8 @@ class LoginResult:
 class Account:
     """The Nextcloud account of one principal; UNIQUE(principal), UNIQUE(nextcloud_url, uid).
 
-    `storage_id` is the `oc:id` of the home folder: a deleted and re-created user has another one. `mapped` says that
-    the operator's mapping, or Nextcloud itself, named the account, and not only its user.
+    `storage_id` is the `oc:id` of the home folder: a deleted and re-created user has another one. `mapped` says
+    that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """
 
     id: str
@@ -109,7 +108,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An account that a principal holds here, without what is sealed; no one else gets it while it is `connected`."""
+    """A principal's account, without sealed values; while `connected`, no other principal can get it."""
 
     principal: Principal
     nextcloud_url: str
@@ -121,7 +120,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a token endpoint answered (RFC 6749 §5.1); `expires_at` is the access token's end, None unknown."""
+    """The answer of a token endpoint (RFC 6749 §5.1); `expires_at` is the access token's expiry, if known."""
 
     access_token: SecretStr
     refresh_token: SecretStr | None
@@ -130,11 +129,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What opens the account at Nextcloud. `version` counts every change, for compare-and-swap.
+    """The credential of an account at Nextcloud. `version` counts every change, for compare-and-swap.
 
-    `secret` is an app password, which does not expire, or an access token with its refresh token.
-    `alternate` is a late answer to a refresh, tried once before the credential counts as dead.
-    After a temporary failure nothing is refreshed before `retry_at`.
+    `secret` is an app password, which does not expire, or an access token with its refresh token. `alternate`
+    is a late answer to a refresh, tried once before the credential counts as invalid. After a temporary failure
+    nothing is refreshed before `retry_at`.
     """
 
     id: str
@@ -153,7 +152,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What one client may do in one user's name. A paused one allows nothing until it goes on."""
+    """What one client may do in one user's name. A paused one allows nothing until it is resumed."""
 
     principal: Principal
     client_id: str
@@ -175,7 +174,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Logout:
-    """A logout at the issuer: of all of a user, or of one session; what it names is hashed."""
+    """A logout at the issuer: of all sessions of a user, or of one session; the ids are hashed."""
 
     issuer: str
     sub_hash: str | None
@@ -184,12 +183,12 @@ class Logout:
     received_at: datetime
 
 
-#: Results in the audit where two may hold what one client was given.
+#: Audit results for cases in which two parties may have had a client's code or token.
 CODE_USED = "ended: a code was used twice"
 TOKEN_USED = "ended: an old refresh token was used"  # noqa: S105 - words for the audit
 
 
-#: Results of the action `account` for who held an account and does not any more.
+#: Results of the audit action `account` for the principal that lost the account.
 RELEASED: Final = "released by the operator"
 DISPLACED: Final = "ended: another person's now"
 MADE_ANEW: Final = "ended: made anew at Nextcloud"
@@ -197,7 +196,7 @@ MADE_ANEW: Final = "ended: made anew at Nextcloud"
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the append-only audit. `detail` is sealed; it may name files, never contents."""
+    """One entry of the append-only audit log. `detail` is sealed; it may name files, never contents."""
 
     at: datetime
     principal: Principal
@@ -210,9 +209,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """Work that must happen at Nextcloud even after a crash, such as deleting an app password.
+    """Work that must be done at Nextcloud even after a crash, such as deleting an app password.
 
-    `secret` is what the work needs, sealed at rest.
+    `secret` is what the work needs, sealed in the database.
     """
 
     id: str
@@ -228,10 +227,10 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """One browser in which a user signed in; found by the hash of the random value in its cookie.
+    """One browser session of a signed-in user; found by the hash of the random value in its cookie.
 
     `uid` is the Nextcloud account that the operator's mapping gives this user, None without one. `place` is the
-    network that it came from, as the user may see it.
+    network of the browser, in the form that the user sees.
     """
 
     principal: Principal
@@ -244,7 +243,10 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class OpenSignIn:
-    """A sign-in as its user sees it in a list. `id` opens nothing, and only its user can end it by it."""
+    """A browser session as its user sees it in a list.
+
+    `id` gives no access; only its user can end the session by it.
+    """
 
     id: str
     place: str
@@ -273,7 +275,7 @@ class GrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class PendingGrant:
-    """What was given at Nextcloud and waits for the user to say that this is their account."""
+    """Access that Nextcloud gave, and that waits for the user to confirm the account."""
 
     elicitation_id: str
     principal: Principal

@@ -1,4 +1,4 @@
-"""Sign-ins: the browsers in which users signed in, and what they started there."""
+"""Sign-ins: browser sessions of signed-in users, and the flows begun in them."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -16,12 +16,12 @@ from nextcloud_mcp_server.storage.pending_grants import (
 from nextcloud_mcp_server.storage.records import OpenSignIn, Principal, SignedIn
 from nextcloud_mcp_server.storage.transaction import Transactions
 
-#: How exactly the last use is known: each page would be a write otherwise.
+#: Precision of the last use: otherwise each page would cause a write.
 _EXACT_TO: Final = timedelta(minutes=1)
 
 
 class SignInRepository:
-    """Keeps sign-ins by the hash of the random value in the browser's cookie, for a short time."""
+    """Stores browser sessions by the hash of the random value in their cookie, for a short time."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -29,9 +29,9 @@ class SignInRepository:
     async def create(
         self, token: str, signed_in: SignedIn, *, sub: str | None = None, sid: str | None = None
     ) -> None:
-        """Store a sign-in. `token` is new and random; it is not stored.
+        """Store a browser session. `token` is new and random; only its hash is stored.
 
-        `sub` and `sid` are what the issuer calls the user and their session, for its logouts.
+        `sub` and `sid` are the issuer's ids of the user and their session, for its logouts.
         """
         principal, token_hash = signed_in.principal, hash_of(token)
         seal = self._transactions.keys.at("sign_ins", principal, token_hash)
@@ -52,7 +52,10 @@ class SignInRepository:
             await connection.execute(insert(sign_ins).values(values))
 
     async def find(self, token: str) -> SignedIn | None:
-        """Tell who signed in; None when that is over, or its key is missing: they can sign in again."""
+        """Return the signed-in user; None if the session has ended or its key is missing.
+
+        The user can then sign in again.
+        """
         query = select(sign_ins).where(
             sign_ins.c.token_hash == hash_of(token), sign_ins.c.expires_at > self._transactions.now()
         )
@@ -61,7 +64,7 @@ class SignInRepository:
         return None if row is None else _signed_in(self._transactions.keys, row)
 
     async def used(self, token: str) -> None:
-        """Note that a browser was seen, to the minute."""
+        """Record the last use of a browser session, to the minute."""
         now = self._transactions.now()
         seen = sign_ins.c.token_hash == hash_of(token), sign_ins.c.last_used_at <= now - _EXACT_TO
         async with self._transactions.reading() as connection:
@@ -71,7 +74,7 @@ class SignInRepository:
             await connection.execute(update(sign_ins).where(*seen).values(last_used_at=now))
 
     async def open(self, principal: Principal) -> list[OpenSignIn]:
-        """List where a user is signed in, the last seen first."""
+        """Return a user's browser sessions, the last used first."""
         query = select(sign_ins).where(
             owned_by(sign_ins.c, principal), sign_ins.c.expires_at > self._transactions.now()
         )
@@ -81,7 +84,7 @@ class SignInRepository:
         return sorted(found, key=lambda one: one.last_used_at, reverse=True)
 
     async def end(self, principal: Principal, sign_in_id: str) -> bool:
-        """Sign a user out of one of their browsers, by its id in the list; tell whether it was there."""
+        """End one of a user's browser sessions, by its id in the list; return whether it existed."""
         own = owned_by(sign_ins.c, principal), sign_ins.c.token_hash == sign_in_id
         async with self._transactions.writing() as connection:
             if not (await connection.execute(delete(sign_ins).where(*own))).rowcount:
@@ -93,7 +96,7 @@ class SignInRepository:
         return True
 
     async def delete(self, token: str) -> None:
-        """Sign one browser out. What it started ends with it."""
+        """End one browser session, and the flows begun in it."""
         token_hash = hash_of(token)
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.token_hash == token_hash))
@@ -103,12 +106,12 @@ class SignInRepository:
             await discard_pending_grants_of_sign_in(connection, token_hash)
 
     async def delete_all(self, principal: Principal) -> int:
-        """Sign a user out everywhere and end what they started; tell how many sign-ins that were."""
+        """End all browser sessions of a user, and the flows begun in them; return how many sessions that were."""
         async with self._transactions.writing() as connection:
             return await sign_out_everywhere(connection, principal)
 
     async def purge(self) -> None:
-        """Forget the sign-ins and grant requests whose time has passed."""
+        """Delete expired browser sessions and grant requests."""
         now = self._transactions.now()
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.expires_at <= now))
@@ -116,14 +119,14 @@ class SignInRepository:
 
 
 async def sign_out_everywhere(connection: AsyncConnection, principal: Principal) -> int:
-    """End a user's sign-ins, and what was started in them, within the caller's transaction."""
+    """End a user's browser sessions, and the flows begun in them, within the caller's transaction."""
     gone = await connection.execute(delete(sign_ins).where(owned_by(sign_ins.c, principal)))
     await end_started(connection, principal)
     return gone.rowcount
 
 
 async def end_started(connection: AsyncConnection, principal: Principal) -> None:
-    """End the grant requests that a user has begun, and the pending grants."""
+    """Delete the grant requests of a user, and discard their pending grants."""
     await connection.execute(delete(grant_requests).where(owned_by(grant_requests.c, principal)))
     await discard_pending_grants_of_user(connection, principal)
 

@@ -1,8 +1,8 @@
-"""Spent codes: authorization codes that this server exchanges for no one.
+"""Spent codes: authorization codes that this server does not exchange for a user any more.
 
-A code of Nextcloud's own OAuth2 app is bound to no browser and no `state`: a browser that brings it to a callback of
-its own gets the account it opens. So each code that came to a callback and was not used is remembered until it has
-expired.
+A code of Nextcloud's own OAuth2 app is bound to no browser and no `state`: any browser that brings it to a
+callback of its own gets the account it opens. So each code that came to a callback and was not used is stored
+until it has expired.
 """
 
 from collections.abc import Iterable
@@ -21,27 +21,27 @@ KEPT: Final = timedelta(hours=1)
 
 
 class SpentCodeRepository:
-    """Remembers the hashes of spent codes."""
+    """Stores the hashes of spent codes."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def spend(self, codes: Iterable[str]) -> None:
-        """Remember that these codes must not be exchanged."""
+        """Store these codes as spent."""
         if not (given := list(codes)):
             return
         async with self._transactions.writing() as connection:
             await insert_spent(connection, given, now=self._transactions.now())
 
     async def is_spent(self, code: str) -> bool:
-        """Tell whether a code must not be exchanged."""
+        """Tell whether a code is spent."""
         query = select(spent_codes.c.code_hash).where(spent_codes.c.code_hash == hash_of(code))
         async with self._transactions.reading() as connection:
             return (await connection.execute(query)).first() is not None
 
 
 async def insert_spent(connection: AsyncConnection, codes: Iterable[str], *, now: datetime) -> None:
-    """Remember spent codes within the caller's transaction, and forget those that have expired."""
+    """Store spent codes within the caller's transaction, and delete those that have expired."""
     await connection.execute(delete(spent_codes).where(spent_codes.c.expires_at <= now))
     hashes = {hash_of(code) for code in codes}
     # Transactions that write wait for each other, so no other one inserts the same code meanwhile.

@@ -25,7 +25,7 @@ _URL_FAULT = (
 
 
 class Sqlite:
-    """A database in a file; write-ahead mode lets readers go on while one writes."""
+    """A database file; its write-ahead log lets readers go on while one process writes."""
 
     advice = "Check the file, its folder and the free space."
     connections = 4
@@ -33,7 +33,7 @@ class Sqlite:
     listen = None
 
     def __init__(self, url: str) -> None:
-        """Find the file, and make it where there is none.
+        """Find the file, and create it if there is none.
 
         Raises:
             ConfigurationError: The URL does not name a SQLite file.
@@ -43,7 +43,7 @@ class Sqlite:
         _make_private(self._path)
 
     def engine(self) -> AsyncEngine:
-        """Make the pool of connections; none is opened yet."""
+        """Create the connection pool; no connection is opened yet."""
         engine = create_async_engine(
             URL.create("sqlite+aiosqlite", database=str(self._path)),
             async_creator=lambda: connect(self._path, timeout=_BUSY_SECONDS),
@@ -55,19 +55,19 @@ class Sqlite:
         return engine
 
     def begin_writing(self, connection: Connection) -> None:
-        """Take the file's one write lock at the start."""
-        # A transaction that reads first and writes later could find that another process wrote in
-        # between, and would fail at once instead of waiting its turn.
+        """Take the file's one write lock when the transaction begins."""
+        # Without it, a transaction that first reads and then writes would fail at once if another process wrote
+        # in between, instead of waiting.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     async def prepare(self, engine: AsyncEngine) -> None:
-        """Bring the schema up to date, in one process at a time."""
+        """Upgrade the schema, in one process at a time."""
         if await _is_ready(engine):
             return
         async with _migration_lock(self._path):
             if await _is_ready(engine):
                 return
-            # Alembic costs a third of a second, which a start with a current schema must not pay.
+            # Alembic takes a third of a second, which a start with a current schema must not pay.
             from nextcloud_mcp_server.storage.migration import upgrade  # noqa: PLC0415 (see above)
 
             version = await _current_version(engine)
@@ -79,7 +79,7 @@ class Sqlite:
 
 
 async def _current_version(engine: AsyncEngine) -> str | None:
-    """Read the schema's version with one plain query; None when there is none."""
+    """Return the schema version with one plain query; None if there is none."""
     async with engine.connect() as connection:
         try:
             found = await connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608 (a constant of ours)
@@ -91,7 +91,7 @@ async def _current_version(engine: AsyncEngine) -> str | None:
 async def _is_ready(engine: AsyncEngine) -> bool:
     if await _current_version(engine) != SCHEMA_VERSION:
         return False
-    # A copy made by SQLite's own backup command comes back without write-ahead log.
+    # A copy made by SQLite's own backup command has no write-ahead log.
     async with engine.connect() as connection:
         mode = await connection.exec_driver_sql("PRAGMA journal_mode")
         return mode.scalar() == "wal"
@@ -101,8 +101,8 @@ async def _is_ready(engine: AsyncEngine) -> bool:
 async def _migration_lock(path: Path) -> AsyncGenerator[None]:
     """Let one process at a time migrate.
 
-    An exclusive transaction on an empty side database is a lock that every platform has and that
-    ends with its process, so none is ever left behind.
+    An exclusive transaction on an empty side database is a lock that every platform has and that ends with its
+    process, so no lock is ever orphaned.
     """
     side = path.with_name(f"{path.name}.lock")
     _make_private(side)
@@ -138,7 +138,7 @@ def _make_private(path: Path) -> None:
             f"The database file {path} cannot be opened for writing ({error.strerror})."
             " Check its folder's permissions, or name another file in DATABASE_URL."
         ) from error
-    # Someone else's file that we may write to was shared on purpose.
+    # Another owner's file that this process may write to was shared on purpose.
     with contextlib.suppress(PermissionError):
         path.chmod(0o600)
 

@@ -1,11 +1,11 @@
 """SQLite's driver, with one trip to its thread for each statement.
 
-aiosqlite runs the database in a thread. SQLAlchemy makes a cursor, runs the statement, fetches all rows and closes the
-cursor one after the other: four trips for a query, each of which costs more than the query. Here they are one, and a
-connection that has only read is given back without any.
+aiosqlite runs the database in a thread. SQLAlchemy creates a cursor, runs the statement, fetches all rows and
+closes the cursor one after the other: four trips for a query, each of which costs more than the query. Here
+they are one trip, and a connection that has only read is released without any.
 
-aiosqlite is used by its public interface: `execute_fetchall` runs a statement and fetches its rows in one trip. What a
-cursor knows besides the rows comes with them, from a cursor class of our own below it. The one exception is in
+aiosqlite is used by its public interface: `execute_fetchall` runs a statement and fetches its rows in one trip.
+A cursor class of this module, below it, returns the cursor's other data with the rows. The one exception is in
 `WholeConnection`; docs/decisions/0011-sqlite-driver.md has the reasons.
 """
 
@@ -19,7 +19,7 @@ import aiosqlite
 
 
 class _Rows(list[Any]):
-    """All rows of a statement, and what its cursor says of it."""
+    """All rows of a statement, and the cursor's data about them."""
 
     def __init__(self, rows: Iterable[Any], cursor: sqlite3.Cursor) -> None:
         super().__init__(rows)
@@ -29,7 +29,7 @@ class _Rows(list[Any]):
 
 
 class _DriverCursor(sqlite3.Cursor):
-    """A cursor in the thread; it ends there, with the statement."""
+    """A cursor in the thread; it is closed there, with the statement."""
 
     def fetchall(self) -> _Rows:
         rows = _Rows(super().fetchall() if self.description else [], self)
@@ -43,7 +43,7 @@ class _DriverCursor(sqlite3.Cursor):
 
 
 class _DriverConnection(sqlite3.Connection):
-    """What aiosqlite calls in the thread."""
+    """The connection that aiosqlite uses in the thread."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - typeshed has a private type here
         return self.cursor(_DriverCursor).execute(sql, parameters)
@@ -54,7 +54,7 @@ class _DriverConnection(sqlite3.Connection):
 
 @dataclass(slots=True)
 class WholeCursor:
-    """What SQLAlchemy reads of a cursor: a statement's rows, all of which are here already."""
+    """The cursor that SQLAlchemy sees: all rows of a statement have been fetched already."""
 
     connection: "WholeConnection"
     description: Any = None
@@ -63,17 +63,17 @@ class WholeCursor:
     rows: list[Any] = field(default_factory=list[Any])
 
     async def __aenter__(self) -> Self:
-        """Make nothing in the thread."""
+        """Do nothing: there is no cursor in the thread."""
         return self
 
     async def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement, and keep all that came of it."""
+        """Run a statement, and keep its rows."""
         rows = cast("_Rows", await self.connection.execute_fetchall(statement, parameters))
         self.rows, self.description = rows, rows.description
         self.rowcount, self.lastrowid = rows.rowcount, rows.lastrowid
 
     async def executemany(self, statement: str, several: Sequence[Sequence[Any]]) -> None:
-        """Run a statement with one row of parameters after the other; it gives no rows."""
+        """Run a statement with each row of parameters; it returns no rows."""
         done = await self.connection.executemany(statement, several)
         self.rowcount = done.rowcount
 
@@ -86,23 +86,23 @@ class WholeCursor:
 
 
 class WholeConnection(aiosqlite.Connection):
-    """A connection that runs each statement as a whole; transactions begin where they are told to."""
+    """A connection that runs each statement in one trip; the caller begins transactions."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
         def open_in_thread() -> sqlite3.Connection:
             return sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=_DriverConnection)
 
         super().__init__(open_in_thread, iter_chunk_size=1)
-        # A process that ends must not wait for a connection that no one closed. There is no public way to say so;
-        # SQLAlchemy does the same for the connections that it makes itself.
+        # A process that ends must not wait for a connection that was not closed. There is no public way to ask
+        # for that; SQLAlchemy does the same for the connections that it opens itself.
         self._thread.daemon = True
 
     def cursor(self) -> Any:  # noqa: ANN401 - not the one of the class above
-        """Make a cursor."""
+        """Return a cursor."""
         return WholeCursor(self)
 
     async def rollback(self) -> None:
-        """Go back, if there is anything to go back from."""
+        """Roll back, if a transaction is open."""
         if self.in_transaction:
             await super().rollback()
 

@@ -1,4 +1,4 @@
-"""Token families: all tokens that came of one code, which end together. Within the caller's transaction."""
+"""Token families: all tokens of one code, which end together. Within the caller's transaction."""
 
 from datetime import datetime
 
@@ -23,7 +23,7 @@ ACTION = "tokens"
 async def end_families(
     connection: AsyncConnection, keys: KeyRing, which: ColumnElement[bool], *, now: datetime, why: str
 ) -> int:
-    """End families, with an entry in the audit for each; tell how many there were."""
+    """End families, with an audit entry for each; return how many there were."""
     theirs = select(token_families.c.family_hash).where(which)
     await connection.execute(delete(access_tokens).where(access_tokens.c.family_hash.in_(theirs)))
     ended = await connection.execute(
@@ -55,9 +55,9 @@ async def end_tokens(
     now: datetime,
     why: str,
 ) -> int:
-    """End everything that one user's clients, or one of them, were given; tell how many families that were.
+    """End the codes and tokens of a user's clients, or of one client; return how many families that were.
 
-    A browser that came back for them a moment ago gets no other code: it may be anyone's by now.
+    A browser that completed a sign-in for them a moment ago gets no other code: another human may use it now.
     """
     waiting, back = owned_by(codes.c, principal), owned_by(auth_transactions.c, principal)
     given = owned_by(token_families.c, principal)

@@ -1,7 +1,6 @@
-"""What a code or a token is good for, as one sealed text: bound to its user and its row.
+"""The user, client and scopes of a code or a token, as one sealed text: bound to its user and its row.
 
-Anyone who can write to the database, but has no key, can make no token of their own and turn none into
-another user's.
+An attacker who can write to the database, but has no key, can create no token and assign none to another user.
 """
 
 import json
@@ -15,7 +14,7 @@ _COLUMN = "details"
 
 
 def seal_code(keys: KeyRing, grant: CodeGrant, code_hash: str) -> Sealed:
-    """Seal what a code was given for."""
+    """Seal the grant of a code."""
     details = _details(grant) | {
         "redirect_uri": grant.redirect_uri,
         "code_challenge": grant.code_challenge,
@@ -24,7 +23,7 @@ def seal_code(keys: KeyRing, grant: CodeGrant, code_hash: str) -> Sealed:
 
 
 def open_code(keys: KeyRing, principal: Principal, code_hash: str, sealed: Sealed) -> CodeGrant | None:
-    """Open what a code was given for; None when its key is missing, or it was moved."""
+    """Open the grant of a code; None if its key is missing, or it was moved."""
     try:
         details = json.loads(keys.at("codes", principal, code_hash).open(_COLUMN, sealed))
     except Unsealable:
@@ -41,14 +40,14 @@ def open_code(keys: KeyRing, principal: Principal, code_hash: str, sealed: Seale
 
 
 def seal_grant(keys: KeyRing, grant: TokenGrant, table: str, row: str) -> Sealed:
-    """Seal what a family or an access token is good for."""
+    """Seal the grant of a family or an access token."""
     return keys.at(table, grant.principal, row).seal(_COLUMN, json.dumps(_details(grant)))
 
 
 def open_grant(
     keys: KeyRing, principal: Principal, table: str, row: str, sealed: Sealed
 ) -> TokenGrant | None:
-    """Open what a family or an access token is good for; None when its key is missing, or it was moved."""
+    """Open the grant of a family or an access token; None if its key is missing, or it was moved."""
     try:
         details = json.loads(keys.at(table, principal, row).open(_COLUMN, sealed))
     except Unsealable:
@@ -63,7 +62,7 @@ def open_grant(
 
 
 def granted_by(code: CodeGrant) -> TokenGrant:
-    """Say what the tokens are good for that a code gives."""
+    """Return the grant of the tokens for a code."""
     return TokenGrant(
         client_id=code.client_id,
         principal=code.principal,

@@ -1,4 +1,4 @@
-"""Who holds tokens of our authorization server."""
+"""The clients and users that have tokens of the built-in authorization server."""
 
 from sqlalchemy import func, select
 
@@ -9,13 +9,13 @@ from nextcloud_mcp_server.storage.transaction import Transactions
 
 
 class TokenHolders:
-    """Lists the clients and the users; changes nothing."""
+    """Lists clients and counts users; changes nothing."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a user, the longest known first."""
+        """Return the clients that hold valid tokens of a user, those with the earliest sign-in first."""
         families = token_families.c
         since = func.min(families.created_at)
         query = (
@@ -29,7 +29,7 @@ class TokenHolders:
         return [Holder(row.client_id, row.since, row.last) for row in rows]
 
     async def people(self) -> dict[str, int]:
-        """Count the users of whom each client holds living tokens, by the client's id."""
+        """Count the users of whom each client holds valid tokens, by the client's id."""
         families = token_families.c
         holding = (
             select(families.client_id, families.issuer, families.subject)

@@ -1,4 +1,4 @@
-"""Renewal: how a credential's tokens are replaced, by one holder at a time, and ended at Nextcloud."""
+"""Token refresh: replaces a credential's tokens, for one lease holder at a time, and revokes them."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ _FREE = {"lease_owner": None, "lease_until": None}
 
 
 class CredentialRefresh:
-    """Writes within the caller's transaction."""
+    """Changes credentials within the caller's transaction."""
 
     def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
         self._connection = connection
@@ -56,7 +56,7 @@ class CredentialRefresh:
                 **token_values(seal, tokens),
                 **_FREE,
                 version=version + 1,
-                # An alternate that worked brings back what was given up.
+                # If the alternate worked, a credential that was given up is valid again.
                 needs_reauth=False,
                 alternate=None,
                 retry_at=None,
@@ -108,10 +108,10 @@ class CredentialRefresh:
 async def revoke(
     connection: AsyncConnection, keys: KeyRing, account: Account, credential: Credential, due_at: datetime
 ) -> None:
-    """Have a credential ended at Nextcloud, unless it is dead there already."""
+    """Add the revocation of a credential to the outbox, unless it is invalid already."""
     principal, nextcloud_url = account.principal, account.nextcloud_url
     tokens = [] if credential.alternate is None else [credential.alternate]
-    # Nextcloud refused a marked one once; asking again would count as one more failed login from here.
+    # Nextcloud refused a credential with `needs_reauth`; sending it again would count as one more failed login.
     if not credential.needs_reauth:
         if has_tokens(credential):
             tokens.append(tokens_of(credential))

@@ -1,6 +1,7 @@
-"""How tokens are written where one sealed column holds all of them.
+"""Tokens as JSON, for one sealed column.
 
-As JSON: `access_token`, and `refresh_token` and `expires_at` (ISO 8601, with its zone), which may be null.
+The members are `access_token`, and `refresh_token` and `expires_at` (ISO 8601, with its zone), which may be
+null.
 """
 
 import json
@@ -10,12 +11,12 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.records import Credential, Tokens
 
-#: A kind of the outbox's work: `login_name` is the provider's name, `secret` what `dump_tokens` writes.
+#: A kind of outbox work: `login_name` is the provider's name, `secret` the JSON of `dump_tokens`.
 REVOKE_TOKENS = "revoke_tokens"
 
 
 def dump_tokens(tokens: Tokens) -> SecretStr:
-    """Write tokens as JSON, to be sealed."""
+    """Serialize tokens as JSON, to be sealed."""
     refresh_token, expires_at = tokens.refresh_token, tokens.expires_at
     return SecretStr(
         json.dumps(
@@ -29,7 +30,7 @@ def dump_tokens(tokens: Tokens) -> SecretStr:
 
 
 def load_tokens(text: SecretStr) -> Tokens:
-    """Read what `dump_tokens` wrote."""
+    """Parse the JSON of `dump_tokens`."""
     values = json.loads(text.get_secret_value())
     refresh_token, expires_at = values["refresh_token"], values["expires_at"]
     return Tokens(
@@ -40,12 +41,12 @@ def load_tokens(text: SecretStr) -> Tokens:
 
 
 def has_tokens(credential: Credential) -> bool:
-    """Tell tokens from an app password, which neither expires nor can be refreshed."""
+    """Tell whether a credential has tokens; an app password neither expires nor can be refreshed."""
     return credential.refresh_token is not None or credential.expires_at is not None
 
 
 def tokens_of(credential: Credential) -> Tokens:
-    """Take the tokens out of a credential."""
+    """Return the tokens of a credential."""
     return Tokens(
         access_token=credential.secret,
         refresh_token=credential.refresh_token,

@@ -1,4 +1,4 @@
-"""Connections and transactions: the one place where the database library's errors are translated."""
+"""Connections and transactions: the one place where the database library's errors are converted."""
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -13,45 +13,45 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 
-#: Lends the announcements of other processes that a consent request has ended, as long as they can be heard.
+#: Yields the notifications of other processes that a consent request has ended, as long as they can be received.
 Listen = Callable[[], AbstractAsyncContextManager[AsyncGenerator[None]]]
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATEs whose message quotes a value
 
 
 class Backend(Protocol):
-    """What differs between the kinds of databases."""
+    """The differences between the kinds of databases."""
 
     @property
     def advice(self) -> str:
-        """Say what a user does about a database that cannot be used."""
+        """What the operator can do about a database that cannot be used."""
         ...
 
     @property
     def connections(self) -> int:
-        """Say how many connections the pool has."""
+        """How many connections the pool has."""
         ...
 
     @property
     def reading_options(self) -> Mapping[str, str]:
-        """Name the execution options of a connection that reads."""
+        """The execution options of a connection that reads."""
         ...
 
     @property
     def listen(self) -> Listen | None:
-        """Hear of other processes' ended consent requests; None where they cannot be heard of."""
+        """Receives other processes' notifications of ended consent requests; None if there are none."""
         ...
 
     def engine(self) -> AsyncEngine:
-        """Make the pool of connections; none is opened yet."""
+        """Create the connection pool; no connection is opened yet."""
         ...
 
     def begin_writing(self, connection: Connection) -> None:
-        """Let one transaction at a time write, in however many processes; the others wait their turn."""
+        """Let one transaction at a time write, in any number of processes; the others wait."""
         ...
 
     async def prepare(self, engine: AsyncEngine) -> None:
-        """Bring the schema up to date, in one process at a time."""
+        """Upgrade the schema, in one process at a time."""
         ...
 
 
@@ -67,17 +67,17 @@ class Transactions:
         self._reader = engine.execution_options(**backend.reading_options)
         self._writer = engine.execution_options()
         event.listen(self._writer.sync_engine, "begin", backend.begin_writing)
-        # The database makes those who want to write wait, which costs each a connection; within
-        # this process a queue is fairer and faster.
+        # A writer that waits in the database occupies a connection; within this process a queue is fairer and
+        # faster.
         self._queue = anyio.Lock()
-        # The library's pool gives a connection to the first caller after it is free, so that of
-        # hundreds who wait some are passed over until they give up. This queue is fair; one connection
-        # stays for the one who writes.
+        # The library's pool gives a connection to the first caller after its release, so that of hundreds of
+        # waiting callers some are passed over until their time limit. This queue is fair; one connection is
+        # reserved for the writer.
         self._places = anyio.Semaphore(backend.connections - 1)
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection for one query."""
+        """Yield a connection for one query."""
         async with self._places:
             with translated(self._advice), anyio.CancelScope(shield=True):
                 async with self._reader.connect() as connection:
@@ -85,12 +85,12 @@ class Transactions:
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
-        """Lend a connection in a transaction that commits at the end, or leaves nothing behind.
+        """Yield a connection in a transaction that commits at the end, or rolls back.
 
-        What it reads no one changes before it ends: transactions that write come one after the
-        other, whatever the database and however many processes share it. It is shielded from
-        cancellation: a caller that goes away must not leave a connection half-way, and no
-        statement here waits for another host than the database's, which has a time limit.
+        What it reads does not change before it ends: writing transactions run one after the other, in every
+        database and for any number of processes. It is shielded from cancellation: a cancelled caller must not
+        leave a connection half-way, and no statement here waits for another host than the database's, which has
+        a time limit.
         """
         async with self._queue:
             with translated(self._advice), anyio.CancelScope(shield=True):
@@ -100,11 +100,11 @@ class Transactions:
 
 @contextmanager
 def translated(advice: str) -> Generator[None]:
-    """Turn the library's errors into ours, without statements or values."""
+    """Convert the library's errors, without statements or values."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
-        # `from None`: what PostgreSQL adds to an error repeats the whole row, and logs print causes.
+        # `from None`: PostgreSQL's details repeat the whole row, and logs print causes.
         raise StorageError(f"The database cannot be used ({_cause(error)}). {advice}") from None
 
 
@@ -113,5 +113,5 @@ def _cause(error: Exception) -> str:
     state: str | None = getattr(driver, "sqlstate", None)
     if driver is None or (state or "").startswith(_DATA_EXCEPTION):
         return type(driver or error).__name__
-    # PostgreSQL's error has its first line apart from the details, and SQLite's is one line.
+    # PostgreSQL's error has its first line separate from the details, and SQLite's error is one line.
     return getattr(driver, "message", None) or str(driver) or type(driver).__name__

@@ -1,4 +1,4 @@
-"""The page on which a user sees, changes and ends what they have connected."""
+"""The account page, on which a user sees, changes and ends what they have connected."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -18,10 +18,10 @@ from nextcloud_mcp_server.web.relative_time import RelativeTime
 from nextcloud_mcp_server.web.request_context import ACCOUNT, RequestContext, our_form, require_check, see
 
 _LONGEST_CLIENT_ID = 2_048
-#: How long a client is named as new.
+#: How long a client is shown as new.
 _NEW = timedelta(days=7)
 _LOOKING = frozenset({"get", "list", "search", "read", "check"})
-#: What a page may be told to say once.
+#: The messages that the next page may show once.
 TOLD = frozenset({
     "saved",
     "paused",
@@ -38,7 +38,7 @@ TOLD = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing a client did: a key of the catalogue, or the name of a tool it does not know."""
+    """One action of a client: a key of the catalogue, or a tool's name that the catalogue does not have."""
 
     sentence: str
     name: Name
@@ -48,7 +48,7 @@ class Line:
 
     @classmethod
     def of(cls, recent: RecentAction, *, now: datetime) -> "Line":
-        """Find the words for an action."""
+        """Choose the words for an action."""
         sentence = f"action.{recent.action}"
         return cls(
             sentence=sentence if says(sentence) else "",
@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One client. `label` is its id, shown where two clients go by the same name."""
+    """One client. `label` is its id, shown if two clients have the same name."""
 
     id: str
     name: Name
@@ -76,7 +76,7 @@ class Card:
 
     @classmethod
     def of(cls, client: ClientView, *, now: datetime, alone: bool) -> "Card":
-        """Prepare what the page shows."""
+        """Build the card of a client."""
         shown = client.offered | client.scopes
         return cls(
             id=client.client_id,
@@ -88,14 +88,14 @@ class Card:
             changing=in_order(shown, writing=True),
             allowed=in_order(client.scopes),
             paused=client.paused,
-            # What else is written down, such as a consent, has no underscore: it is nothing the app did.
+            # Other audit entries, such as a consent, have no underscore: they are no action of the client.
             recent=[Line.of(recent, now=now) for recent in client.recent if "_" in recent.action],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SignedInApp:
-    """One client that can reach us in the user's name."""
+    """One client with tokens that let it call this server in the user's name."""
 
     id: str
     name: Name
@@ -105,7 +105,7 @@ class SignedInApp:
 
     @classmethod
     def of(cls, client: SignedInClient, *, now: datetime, alone: bool) -> "SignedInApp":
-        """Prepare what the page shows."""
+        """Build the line of a signed-in client."""
         return cls(
             id=client.client_id,
             name=Name.of(client.name),
@@ -117,7 +117,7 @@ class SignedInApp:
 
 @dataclass(frozen=True, slots=True)
 class AlertLine:
-    """One client that was signed out because two may have held what it was given."""
+    """One client that was signed out because two parties may have had its code or token."""
 
     name: Name
     moment: RelativeTime
@@ -125,7 +125,7 @@ class AlertLine:
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """One browser in which the user is signed in; `here` is the one that asks."""
+    """One browser in which the user is signed in; `here` marks the one that requests the page."""
 
     id: str
     place: Name
@@ -135,13 +135,13 @@ class Browser:
 
 
 class AccountPages:
-    """The handlers. Whatever is changed is changed by a form of this page, in this session."""
+    """The handlers. Every change needs a form of this page, in this browser session."""
 
     def __init__(self, *, clock: Callable[[], datetime]) -> None:
         self._clock = clock
 
     async def show(self, context: RequestContext, who: SignedIn) -> Response:
-        """Show everything that is connected."""
+        """Render the account page."""
         view = await context.consent_service.account(who)
         cards = self._cards(view)
         response = page(
@@ -179,7 +179,7 @@ class AccountPages:
         ]
 
     async def end_sign_in(self, context: RequestContext, who: SignedIn) -> Response:
-        """Sign the user out in one browser."""
+        """End one of the user's browser sessions."""
         form = await self._form(context)
         chosen = single(form.get("browser", [])) or ""
         if chosen == hash_of(context.cookies.session):
@@ -191,7 +191,7 @@ class AccountPages:
         return _back(context, "browser_out")
 
     async def ask_to_sign_in(self, context: RequestContext) -> Response:
-        """Show the way in to who is not signed in."""
+        """Render the page that asks for a sign-in."""
         response = page(context.request.headers, "account_sign_in.html", told=_told(context))
         context.cookies.end_told(response)
         return response
@@ -215,23 +215,23 @@ class AccountPages:
                 await context.consent_service.remove(who, client_id)
                 return _back(context, "removed")
             case _:
-                # Enter in a switch presses the first button, which changes nothing.
+                # The Enter key in a switch presses the first button, which changes nothing.
                 return see(ACCOUNT)
 
     async def sign_out_client(self, context: RequestContext, who: SignedIn) -> Response:
-        """Have one client sign in again."""
+        """End the tokens of one client, so that it must sign in again."""
         form = await self._form(context)
         await context.consent_service.sign_out_client(who, _client_of(form))
         return _back(context, "client_out")
 
     async def disconnect(self, context: RequestContext, who: SignedIn) -> Response:
-        """End everything, here and at Nextcloud."""
+        """End the user's whole connection, here and at Nextcloud."""
         await self._form(context)
         at_nextcloud = await context.consent_service.disconnect(who)
         return _back(context, "disconnected" if at_nextcloud else "disconnected_here")
 
     async def sign_out(self, context: RequestContext, who: SignedIn) -> Response:
-        """End this session."""
+        """End this browser session."""
         del who
         await self._form(context)
         await context.consent_service.sign_out(context.cookies.session)
@@ -240,7 +240,7 @@ class AccountPages:
         return response
 
     async def sign_out_everywhere(self, context: RequestContext, who: SignedIn) -> Response:
-        """End every session of this user."""
+        """End all browser sessions of this user."""
         await self._form(context)
         await context.consent_service.sign_out_everywhere(who)
         response = _back(context, "signed_out_everywhere")
@@ -248,7 +248,7 @@ class AccountPages:
         return response
 
     async def answer_signed_out(self, context: RequestContext) -> Response:
-        """Send who was signed out meanwhile to sign in again; nothing of the form counts."""
+        """Redirect a form to the sign-in if its session has ended; nothing of the form is used."""
         await our_form(context)
         return see(ACCOUNT)
 

@@ -1,4 +1,4 @@
-"""What the pages of `/authorize` need of the state machine behind them; `auth.builtin.authorization` is it."""
+"""What the pages of `/authorize` need; implemented by `auth.builtin.authorization`."""
 
 from typing import Protocol
 
@@ -10,27 +10,27 @@ from nextcloud_mcp_server.web.consent_backend import Params
 
 
 class Authorizations(Protocol):
-    """From what a client asks for to the answer it gets. `browser` is a random value of one browser."""
+    """From an authorization request to its answer. `browser` is a random value of one browser."""
 
     async def read(self, params: Params, *, sender: str) -> Asked:
-        """Check what a client asks for; `sender` is the browser's address.
+        """Check an authorization request; `sender` is the browser's address.
 
         Raises:
-            AuthorizeRefused: It cannot be put to a user.
-            ReturnToClient: The client is known, and asks for what it does not get.
+            AuthorizeRefused: The request cannot be shown to a user.
+            ReturnToClient: The client is known, and its request is refused.
         """
         ...
 
     def seal(self, asked: Asked) -> str:
-        """Write a checked request into a form."""
+        """Seal a checked request for a form."""
         ...
 
     async def unseal(self, sealed: str) -> Asked:
-        """Read it out of the form."""
+        """Open a sealed request from a form."""
         ...
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
-        """Take the user's yes; the answer is where they sign in.
+        """Record that the user agreed; return the URL at which they sign in.
 
         Raises:
             AlreadyAnswered: Another copy of the page was answered.
@@ -38,28 +38,28 @@ class Authorizations(Protocol):
         ...
 
     def denied(self, asked: Asked) -> str:
-        """Make the address that tells the client of the user's no."""
+        """Build the URL that tells the client that the user refused."""
         ...
 
     async def asked_by(self, callback: CallbackResult) -> Asked:
-        """Say again what the browser that came back had set out for; a code that no one can use is spent."""
+        """Return the client's request of a callback, checked again; mark its code as spent if that fails."""
         ...
 
     async def asked(self, auth_transaction: AuthorizationTransaction) -> Asked:
-        """Say again what a user had set out for."""
+        """Return the client's request of an authorization transaction, checked again."""
         ...
 
     async def returned(self, params: Params, *, browser: str) -> CallbackResult:
-        """Check how a browser came back from Nextcloud.
+        """Check the parameters of Nextcloud's callback.
 
         Raises:
-            SignInRefused: It is not trusted.
-            SignInCancelled: The user said no there.
+            SignInRefused: A check failed.
+            SignInCancelled: The user refused at Nextcloud.
         """
         ...
 
     async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
-        """Have Nextcloud say who came back; the answer is the id of who it is.
+        """Exchange the code of a callback, and identify the user; return the transaction's id.
 
         Raises:
             NotAMember: The user may not use this server.
@@ -67,11 +67,11 @@ class Authorizations(Protocol):
         ...
 
     async def completed(self, auth_transaction_id: str, *, browser: str) -> Welcome:
-        """Say who came back, and what for."""
+        """Return the user who signed in, and the client's request."""
         ...
 
     async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
-        """Take their word that it is them, and make the client's answer.
+        """Record that the user confirmed their account, and make the client's answer.
 
         Raises:
             AlreadyAnswered: The client has had its answer.
@@ -79,5 +79,5 @@ class Authorizations(Protocol):
         ...
 
     async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
-        """Take their word that it is another user, and end what was given."""
+        """Record that the account is not the user's, and revoke the tokens."""
         ...

@@ -1,4 +1,4 @@
-"""The pages between a chat client and its code: who asks, who signed in, and the way back."""
+"""The pages of `/authorize`: the client's request, the signed-in user, and the way back to the client."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,12 +31,12 @@ AUTHORIZE = "/authorize"
 CONFIRM_CLIENT = "/authorize/confirm"
 
 _ARRIVAL = re.compile(r"[A-Za-z0-9_-]{32}")
-# Reverse proxies answer 502 to a header of more than 4,096 bytes, and there are others beside this one.
+# Reverse proxies answer 502 to headers of more than 4,096 bytes, and there are other headers.
 _LONGEST_HEADER = 3_000
 
 
 class AuthorizePages:
-    """The handlers. Everything is bound to the browser's anonymous cookie; no one is signed in here."""
+    """The handlers. Everything is bound to the browser's anonymous cookie; there is no browser session."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AuthorizePages:
         self._host = nextcloud_host
 
     async def ask(self, request: Request) -> Response:
-        """Say who asks for what; nothing is stored."""
+        """Render what the client requests; nothing is stored."""
         authorizations = await self._authorizations()
         try:
             asked = await authorizations.read(_question(request), sender=client_address(request.scope))
@@ -59,7 +59,7 @@ class AuthorizePages:
         return self._consent(request, authorizations, asked, ticked=asked.preticked)
 
     async def answer(self, request: Request) -> Response:
-        """Take the user's answer."""
+        """Handle the form with the user's answer."""
         require_our_page(request)
         form = await read_form(request)
         authorizations = await self._authorizations()
@@ -80,7 +80,7 @@ class AuthorizePages:
         try:
             url = await authorizations.approve(asked, ticked, browser=session.browser)
         except AlreadyAnswered:
-            # The same question once more would end here again.
+            # Asking the same question again would end here again.
             request.state.retry = ""
             raise
         return page(
@@ -94,7 +94,7 @@ class AuthorizePages:
         )
 
     async def come_back(self, request: Request) -> Response:
-        """Take the answer of Nextcloud, and replace its address at once."""
+        """Handle Nextcloud's callback, and redirect to an address without the code."""
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
         try:
@@ -112,7 +112,7 @@ class AuthorizePages:
         return _whose(auth_transaction_id)
 
     async def ask_whose_account(self, request: Request) -> Response:
-        """Name who signed in, and ask whether that is who sits here."""
+        """Render the name of the signed-in user, and ask whether that is the user at the browser."""
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
         auth_transaction_id = _auth_transaction_id(request.query_params.getlist("transaction"))
@@ -137,7 +137,7 @@ class AuthorizePages:
         )
 
     async def confirm(self, request: Request) -> Response:
-        """Take the answer whose account it is."""
+        """Handle the form with the answer whether the account is the user's."""
         require_our_page(request)
         form = await read_form(request)
         authorizations = await self._authorizations()
@@ -157,7 +157,7 @@ class AuthorizePages:
                 return _whose(auth_transaction_id)
 
     async def _is_connected(self, auth_transaction_id: str, session: BrowserSession) -> bool:
-        """Tell whether a user has said yes, and then went back to the page that asks."""
+        """Tell whether the user has confirmed already, and then went back to the page that asks."""
         welcome = await (await self._authorizations()).completed(auth_transaction_id, browser=session.browser)
         return welcome.connected
 
@@ -195,7 +195,7 @@ class AuthorizePages:
 
 
 def again_path(asked: Asked) -> str:
-    """Address the same question once more."""
+    """Build the path of the same authorization request."""
     request = asked.request
     fields = {
         "response_type": "code",
@@ -218,7 +218,10 @@ def _question(request: Request) -> Params:
 
 
 def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str = "") -> Response:
-    """Lead back to the client: a form's answer may not redirect there, and some browsers are elsewhere."""
+    """Render the page that leads back to the client.
+
+    A form's response may not redirect there, and the client may be on another device than the browser.
+    """
     return page(
         request.headers,
         "sent.html",
@@ -233,7 +236,7 @@ def _sent_page(request: Request, asked: Asked, url: str, *, kind: str, code: str
 
 
 def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: int = 200) -> Response:
-    """Say that nothing was connected, and leave it to the user to go back to the client."""
+    """Render that nothing was connected, with a link back to the client."""
     again = "" if kind == "not_possible" else again_path(asked)
     client, app = Name.of(asked.client.name), _app(asked)
     keep_back(request.scope, kind, status=status, url=url, again=again, client=client.plain, app=app)
@@ -250,7 +253,10 @@ def _back_page(request: Request, kind: str, asked: Asked, url: str, *, status: i
 
 
 def _by_itself(url: str) -> dict[str, str]:
-    """Have the browser go on by itself, unless the address is longer than a header may be: then a button does."""
+    """Return a Refresh header to the URL; none if the URL is too long for a header.
+
+    The page's button remains in any case.
+    """
     return {"Refresh": f"0; url={url}"} if len(url) <= _LONGEST_HEADER else {}
 
 
@@ -263,7 +269,7 @@ def _where(asked: Asked) -> Name:
 
 
 def _app(asked: Asked) -> bool:
-    """Tell whether the answer goes to a program on the user's computer."""
+    """Tell whether the redirect URI leads to a program on the user's computer."""
     return asked.loopback or asked.private
 
 

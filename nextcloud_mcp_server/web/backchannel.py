@@ -1,4 +1,4 @@
-"""Where the identity provider says that a user logged out (OpenID Connect Back-Channel Logout 1.0 §2.5)."""
+"""The endpoint for logout tokens (OpenID Connect Back-Channel Logout 1.0 §2.5)."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -17,15 +17,15 @@ LOGOUT_PATH = "/oauth/backchannel-logout"
 
 
 class Logouts(Protocol):
-    """What takes logout tokens."""
+    """Receives logout tokens."""
 
     async def receive(self, token: str) -> None:
-        """End what a logout token is about."""
+        """End the sessions that a logout token names."""
         ...
 
 
 def logout_route(logouts: Callable[[], Awaitable[Logouts]]) -> Route:
-    """Answer the identity provider; it shows a signed token, so nothing else has to be known of it."""
+    """Build the route for logout tokens; the token's signature is the only authentication."""
 
     async def receive(request: Request) -> Response:
         try:

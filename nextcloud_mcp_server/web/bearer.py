@@ -1,7 +1,7 @@
-"""Stands before the MCP endpoint where many users call: no token, no way in (RFC 6750, RFC 9728).
+"""Requires a verified token at the MCP endpoint of multi-user servers (RFC 6750, RFC 9728).
 
-Pure ASGI. A body is read whole before it is passed on, because what a call needs stands in it, and
-because what two readers would read differently must not get any further.
+Pure ASGI. A body is read completely before it is passed on, because the scopes of a call depend on it, and
+because a body that two parsers could read differently must not get any further.
 """
 
 import logging
@@ -48,11 +48,11 @@ class _Refused(Exception):
 
 
 class BearerLayer:
-    """Lets requests for the MCP path in with a verified token, and all others through as they are.
+    """Lets requests for the MCP path in with a verified token; passes all other requests through.
 
-    `needs` names the scopes of a tool or of a resource's address, none for one that it does not know.
-    `words` writes scopes as clients have to ask for them. A stream lasts no longer than the token is good that
-    opened it; `streams` knows those that are open.
+    `needs` returns the scopes of a tool or of a resource's URI, none for an unknown one. `words` writes scopes
+    as clients must request them. A stream ends when the token that opened it has expired, after the leeway;
+    `streams` are the open streams.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class BearerLayer:
             await refused.response(scope, receive, send_with_cors)
 
     def _for_mcp(self, path: str) -> bool:
-        # What clients look up to learn where tokens come from needs none.
+        # The metadata that says where tokens come from needs no token.
         if path.startswith(f"{self._mcp_path}/.well-known/"):
             return False
         return path == self._mcp_path or path.startswith(f"{self._mcp_path}/")
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "OPTIONS":
-            # A browser asks this without the token.
+            # A browser sends a preflight request without the token.
             await preflight(METHODS)(scope, receive, send)
             return
         bearer = await self._authenticate(scope)
@@ -133,7 +133,7 @@ class BearerLayer:
             if not lasts(scope["method"], value):
                 await self._app(scope, receive, send)
                 return
-        # What was taken for the work is given back: a stream is open for hours.
+        # The place for the call is released: a stream may be open for hours.
         async with admission.stream():
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
             with self._streams.opened(bearer) as cut:
@@ -153,7 +153,7 @@ class BearerLayer:
     def _token(self, scope: Scope) -> str:
         given = Headers(scope=scope).getlist("authorization")
         if len(given) > 1 or "access_token" in QueryParams(scope["query_string"]):
-            # Addresses end up in logs and histories; and with two tokens, two readers may take two.
+            # URLs end up in logs and histories. Of two tokens, two parsers may use different ones.
             raise _Refused(self._invalid_request())
         scheme, _, token = (given[0] if given else "").strip().partition(" ")
         if scheme.lower() != "bearer":
@@ -164,7 +164,7 @@ class BearerLayer:
         return token
 
     async def _read(self, receive: Receive, admission: Admission, working: AsyncExitStack) -> bytes | None:
-        """Read a whole body; None when its sender has gone."""
+        """Read a whole body; None if the client has disconnected."""
         body, bounds, is_large = bytearray(), JsonBounds(), False
         while True:
             message = await receive()
@@ -184,7 +184,7 @@ class BearerLayer:
             if len(body) > LARGE_BODY and not is_large:
                 is_large = True
                 await working.enter_async_context(admission.large_body())
-            # What was counted took a millisecond; others may go on before the next part.
+            # Counting took a millisecond; other requests may run before the next part.
             await checkpoint()
 
     def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
@@ -194,13 +194,13 @@ class BearerLayer:
             raise _Refused(self._insufficient(kept | needed))
 
     def _no_token(self) -> Response:
-        # RFC 6750 §3.1: who sent nothing is told no error code.
+        # RFC 6750 §3.1: a request without a token gets no error code.
         message = "This server needs an access token; who gives one is named in resource_metadata."
         challenge = self._challenge(scope=" ".join(self._resource.scopes))
         return _error(401, "unauthorized", message, challenge)
 
     def _invalid_token(self) -> Response:
-        # The same words whatever was wrong: they are for programs, and strangers learn nothing.
+        # The same words for every failure: an attacker must not learn which check failed.
         message = "The access token is not valid here, or not any more."
         challenge = self._challenge(
             error="invalid_token", error_description=message, scope=" ".join(self._resource.scopes)
@@ -230,7 +230,7 @@ class BearerLayer:
         return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items())
 
 
-#: What is refused without a scope, and the parameter that names it.
+#: Methods that need scopes, and the parameter that names the tool or resource.
 _NAMED_BY = {"tools/call": "name", "resources/read": "uri", "resources/subscribe": "uri"}
 
 
@@ -242,7 +242,7 @@ def _parsed(body: bytes) -> object:
 
 
 def _called(value: object) -> list[str]:
-    """List the tools that a JSON-RPC message calls and the resources it names, or each message of a batch."""
+    """Return the tools that a JSON-RPC message or batch calls, and the resources it names."""
     messages = cast("list[object]", value) if isinstance(value, list) else [value]
     names: list[str] = []
     for message in messages:
@@ -256,7 +256,7 @@ def _called(value: object) -> list[str]:
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
-    """Give the body once more, then whatever comes, such as the client's leaving."""
+    """Return a `receive` that gives the body once more, then the next messages, such as a disconnect."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

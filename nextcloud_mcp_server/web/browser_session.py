@@ -1,7 +1,7 @@
-"""What a browser must bring back: a form's check value, and the ticket of the consent request it answered.
+"""Cookies of a browser without a sign-in: a form's check value, and a ticket for a consent request.
 
-Nothing is stored: both are MACs under keys derived from the key ring. The MAC covers a random value
-in a cookie, so what one browser was given is of no use in another.
+Nothing is stored: both are MACs under keys derived from the key ring. The MAC covers a random value in a
+cookie, so the values of one browser are of no use in another.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 _BROWSER_COOKIE = "browser"
 _BROWSER_SECONDS = 3600
-# Longer than a consent request, so that the last page can be looked at again for a while.
+# Longer than a consent request, so that the last page can be viewed again for a while.
 _TICKET_SECONDS = 1800
 _BROWSER_VALUE = re.compile(r"[A-Za-z0-9_-]{24}")
 
@@ -32,31 +32,31 @@ class BrowserSession:
 
     @classmethod
     def of(cls, request: Request, keys: Sequence[bytes]) -> "BrowserSession":
-        """Read the session of a request, or begin one that `remember` makes last."""
+        """Read the session of a request, or begin a new one; `remember` stores it in a cookie."""
         secure = request.url.scheme == "https"
         known = request.cookies.get(cookie_name(_BROWSER_COOKIE, secure=secure), "")
         browser = known if _BROWSER_VALUE.fullmatch(known) else secrets.token_urlsafe(18)
         return cls(browser=browser, secure=secure, cookies=request.cookies, keys=keys)
 
     def form_check(self, elicitation_id: str) -> str:
-        """Make the hidden value that shows that a form came from our page in this browser."""
+        """Return the hidden value that proves that a form came from this server's page in this browser."""
         return self._mac(self.keys[0], "form", elicitation_id)
 
     def accepts(self, elicitation_id: str, form_check: str) -> bool:
-        """Tell whether a form brought back what `form_check` made; every key of the ring counts."""
+        """Tell whether a form has a valid check value; every key of the ring is accepted."""
         return self._matches("form", elicitation_id, form_check)
 
     def holds_ticket(self, elicitation_id: str) -> bool:
-        """Tell whether this browser gave the answer to a consent request, and so may see how it goes on."""
+        """Tell whether this browser answered a consent request, and so may see its progress."""
         ticket = self.cookies.get(cookie_name(_ticket(elicitation_id), secure=self.secure), "")
         return self._matches("ticket", elicitation_id, ticket)
 
     def remember(self, response: Response) -> None:
-        """Make the session last, so that the form on this page can be sent."""
+        """Set the session's cookie, so that the form on this page can be sent."""
         self._set(response, _BROWSER_COOKIE, self.browser, _BROWSER_SECONDS)
 
     def give_ticket(self, response: Response, elicitation_id: str) -> None:
-        """Let this browser, and no other, see how a consent request goes on."""
+        """Let only this browser see the progress of a consent request."""
         self.remember(response)
         self._set(
             response,
@@ -73,7 +73,7 @@ class BrowserSession:
             path="/",
             secure=self.secure,
             httponly=True,
-            # Not strict: the link that begins a consent request is followed from another program.
+            # Not strict: the link to a consent request is opened from another program.
             samesite="lax",
         )
 
@@ -89,11 +89,11 @@ class BrowserSession:
 
 
 def _ticket(elicitation_id: str) -> str:
-    # One cookie per consent request: two consent requests side by side must not put each other out.
+    # One cookie per consent request: two at the same time must not overwrite each other's.
     return f"consent-{hashlib.sha256(elicitation_id.encode()).hexdigest()[:12]}"
 
 
 def cookie_name(name: str, *, secure: bool) -> str:
-    """Name a cookie so that no other host, and nothing without TLS, can set it."""
-    # Browsers refuse the prefix on loopback http, where there is no TLS to bind to (RFC 6265bis §4.1.3.2).
+    """Return the name of a cookie that no other host, and nothing without TLS, can set."""
+    # Browsers refuse the prefix on loopback http, which has no TLS (RFC 6265bis §4.1.3.2).
     return f"__Host-{name}" if secure else name

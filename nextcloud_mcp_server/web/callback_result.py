@@ -1,7 +1,7 @@
-"""How a callback that connected nothing is shown: on a page whose address holds no code and no state.
+"""Shows the result of a callback that connected nothing, at a URL without code and state.
 
-The address of a callback holds both, and a browser keeps it in its bar and its history. So each callback answers
-with a redirect, and what the next page says travels in a cookie with a MAC, for this browser alone.
+The URL of a callback has both, and a browser keeps it in its address bar and its history. So each callback
+answers with a redirect. What the next page shows is stored in a cookie with a MAC, for this browser only.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ from nextcloud_mcp_server.web.browser_session import cookie_name
 from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.problem import Problem, gone_page, problem_page
 
-#: Where every callback that connected nothing leads.
+#: The redirect target of every callback that connected nothing.
 RESULT: Final = "/oauth/result"
 _TOO_MANY: Final = "too-many"
-# A browser keeps the fragment of a redirected address unless the new one has its own (RFC 9110 §10.2.2), and some
+# A browser keeps the fragment of a redirected URL unless the new one has its own (RFC 9110 §10.2.2), and some
 # providers can be asked to put code and state into the fragment.
 _FRAGMENT: Final = "#ended"
-#: The same for a callback that was not looked at, because too many came from its address.
+#: The same for a callback that was not handled, because too many came from its address.
 TOO_MANY_RESULT: Final = f"{RESULT}?{_TOO_MANY}{_FRAGMENT}"
 _COOKIE: Final = "result"
 _SECONDS: Final = 300
-# Reverse proxies answer 502 to headers of more than 4,096 bytes, and there are others beside this one.
+# Reverse proxies answer 502 to headers of more than 4,096 bytes, and there are other headers.
 _LONGEST: Final = 3_000
 
 _KEPT_HEADERS: Final = (b"set-cookie", b"retry-after")
@@ -38,9 +38,9 @@ Keys = Callable[[], Sequence[bytes]]
 
 
 class CallbackResults:
-    """Around a callback: takes each answer that is no redirect off its address.
+    """Wraps a callback: replaces each answer that is no redirect by a redirect to `RESULT`.
 
-    What its page is made of stands in `request.state.result`; see `keep_problem` and `keep_back`.
+    The page's values are in `request.state.result`; see `keep_problem` and `keep_back`.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:
@@ -48,7 +48,7 @@ class CallbackResults:
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the callback; its own answer is sent only when it is a redirect already."""
+        """Run the callback; send its own answer only if that is a redirect already."""
         answer = _Answer()
         await self._app(scope, receive, answer.take)
         if answer.redirects:
@@ -72,7 +72,7 @@ class CallbackResults:
 
 
 class _Answer:
-    """Holds an answer until it is known whether it may be sent; pages are sent whole."""
+    """Buffers an answer until it is known whether it may be sent; pages are sent in one piece."""
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
@@ -94,43 +94,43 @@ class _Answer:
 
 
 def keep_problem(scope: Scope, problem: Problem, *, reference: str, retry: str) -> None:
-    """Leave what the page of a problem is made of."""
+    """Store the values of the problem page for the redirect."""
     kept = {"page": "problem", "kind": problem.kind, "status": problem.status}
     scope.setdefault("state", {})["result"] = {**kept, "reference": reference, "retry": retry}
 
 
 def keep_other_account(scope: Scope, *, elicitation_id: str, csrf: str, person: str) -> None:
-    """Leave that the request belongs to another account than the one signed in here."""
+    """Store that the consent request is another account's than the one signed in here."""
     kept = {"page": "other_account", "id": elicitation_id, "csrf": csrf, "person": person}
     scope.setdefault("state", {})["result"] = kept
 
 
 def keep_gone(scope: Scope) -> None:
-    """Leave that the link leads nowhere."""
+    """Store that the link is not valid."""
     scope.setdefault("state", {})["result"] = {"page": "gone"}
 
 
 def keep_back(scope: Scope, kind: str, *, status: int, url: str, again: str, client: str, app: bool) -> None:
-    """Leave what the page is made of that leads back to a client."""
+    """Store the values of the page that leads back to a client."""
     kept = {"page": "back", "kind": kind, "status": status, "url": url}
     scope.setdefault("state", {})["result"] = {**kept, "again": again, "client": client, "app": app}
 
 
 def pack(values: Mapping[str, Any], key: bytes) -> str:
-    """Write what a page is made of into a cookie's value."""
+    """Serialize the values of a page for a cookie, with a MAC."""
     payload = urlsafe_b64encode(json.dumps(values).encode()).decode()
     return f"{payload}.{_mac(key, payload)}"
 
 
 def _packed_short(values: Mapping[str, Any], key: bytes) -> str:
-    """Write what a page is made of; without the way to ask again, or a general sentence, where it is too long."""
+    """Serialize the values of a page; leave out the retry URL, or all of them, if they are too long."""
     shorter: list[Mapping[str, Any]] = [values, {**values, "again": ""}]
     packed = (pack(each, key) for each in shorter)
     return next((each for each in packed if len(each) <= _LONGEST), pack({}, key))
 
 
 def unpack(packed: str, keys: Sequence[bytes]) -> dict[str, Any]:
-    """Read what `pack` wrote; empty when nothing did, or it was changed."""
+    """Parse the cookie of `pack`; empty if there is none, or its MAC is wrong."""
     payload, _, mac = packed.partition(".")
     if not any(hmac.compare_digest(_mac(key, payload).encode(), mac.encode()) for key in keys):
         return {}
@@ -143,7 +143,7 @@ def _mac(key: bytes, payload: str) -> str:
 
 
 def result_page(keys: Keys) -> Callable[[Request], Any]:
-    """Make the endpoint that says how a callback ended."""
+    """Build the endpoint that shows the result of a callback."""
 
     async def show(request: Request) -> Response:
         """Show what this browser's callback left; a general sentence for a browser that kept no cookie."""

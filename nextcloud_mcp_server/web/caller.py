@@ -1,7 +1,7 @@
-"""What the SDK keeps of a verified token, and who calls because of it.
+"""The caller of an MCP request, from the verified token that the SDK keeps.
 
-The SDK binds a session to (client, issuer, subject) of the `AccessToken` in `scope["user"]`; a
-component that is not filled in is not compared, and another user's session id would be accepted.
+The SDK binds a session to (client, issuer, subject) of the `AccessToken` in `scope["user"]`. A component that
+is not set is not compared, and another user's session id would be accepted.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from nextcloud_mcp_server.protocol import wire
 
 
 class BearerUser(AuthenticatedUser):
-    """The user of one request. The token itself stays behind: anyone who has it could pass it on."""
+    """The user of one request. It does not hold the token, so that no code can pass it on."""
 
     def __init__(self, bearer: Bearer) -> None:
         super().__init__(
@@ -34,10 +34,10 @@ class BearerUser(AuthenticatedUser):
 
 
 def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
-    """Tell who calls, for the modes of many users.
+    """Return the caller of a request, in multi-user modes.
 
     Raises:
-        TokenRefused: The request came in past the verifier, which must not happen.
+        TokenRefused: The request was not verified, which must not happen.
     """
     bearer = _bearer(ctx)
     if bearer is None:
@@ -46,7 +46,7 @@ def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
 
 
 def scopes_of(ctx: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
-    """List what the token of a request allows; None: it does not limit anything."""
+    """Return the scopes of a request's token; None if it limits nothing."""
     bearer = _bearer(ctx)
     return frozenset() if bearer is None else bearer.scopes
 

@@ -1,7 +1,7 @@
-"""How often clients may ask our authorization server in vain, by their address.
+"""Rate limits for refused requests of clients to the authorization server, by address.
 
-The users of a chat service in the cloud share its addresses. So what counts is what was refused, and
-a client that was given tokens there has a count of its own: others' failures do not turn it away.
+The users of a hosted chat service share its addresses. So only refused requests count, and a client that was
+given tokens there has a count of its own: failures of other clients do not block it.
 """
 
 from collections import OrderedDict
@@ -16,7 +16,7 @@ _MOST_KNOWN = 8_192
 
 
 class ClientLimits:
-    """Counts in memory, per process; of the clients that were given tokens, the last `most` are known."""
+    """Counts in memory, per process; remembers the last `most` clients that were given tokens."""
 
     def __init__(self, limits: Limits, *, most: int = _MOST_KNOWN) -> None:
         self._limits = limits
@@ -27,12 +27,12 @@ class ClientLimits:
     async def attempt(
         self, address: str, client_id: str | None = None, *, always_counts: bool = False
     ) -> AsyncGenerator[None]:
-        """Go around what a client asks for: a refusal counts, and what ends well makes it known here.
+        """Wrap a client's request: count a refusal; remember the client after a success.
 
-        With `always_counts` the good end proves nothing, and counts too.
+        With `always_counts` a success proves nothing about the client, and is counted too.
 
         Raises:
-            TooManyRequests: Too much was refused in this minute.
+            TooManyRequests: Too many requests were refused in this minute.
         """
         network = network_of(address)
         own = f"{network}\n{client_id}"
@@ -49,7 +49,7 @@ class ClientLimits:
             self._learn(own)
 
     async def _count(self, who: str) -> None:
-        # The one that goes too far has its answer; the next one is not looked at.
+        # The request that exceeds the limit has its answer already; the next one is refused unread.
         with suppress(TooManyRequests):
             await self._limits.count(Kind.CLIENT, who)
 

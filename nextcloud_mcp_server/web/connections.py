@@ -1,7 +1,7 @@
-"""Limits on connections: time to send a request's headers, and how many one network may hold open.
+"""Limits on connections: time to send a request's headers, and open connections per network.
 
-uvicorn has a time limit for idle connections alone. A socket that sends a byte of its headers now and then, or
-nothing at all, stayed open for as long as it liked.
+uvicorn only limits idle connections. A client that sends one byte of its headers now and then, or nothing at
+all, could keep its connection open without limit.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from nextcloud_mcp_server.auth.rate_limiter import network_of
 #: How long the headers of a request may take, from the first byte, or from the opening of the connection.
 HEADER_SECONDS = 15.0
 
-#: So many connections may one network have open; the reverse proxies of `TRUSTED_PROXIES` have no such limit.
+#: Open connections per network; the reverse proxies of `TRUSTED_PROXIES` have no such limit.
 MOST_OF_NETWORK = 256
 
 #: How long an idle connection stays open: some clients reuse sockets that were idle for a minute.
@@ -28,7 +28,7 @@ KEEP_ALIVE_SECONDS = 75
 
 @dataclass(slots=True)
 class ConnectionLimits:
-    """What connections may take, and how many are open."""
+    """The limits of connections, and how many are open."""
 
     proxies: Sequence[IPv4Network | IPv6Network] = ()
     header_seconds: float = HEADER_SECONDS
@@ -36,7 +36,7 @@ class ConnectionLimits:
     open: Counter[str] = field(default_factory=Counter[str])
 
     def network(self, peer: str) -> str | None:
-        """Name the network that a connection counts for; None for a proxy of the operator's."""
+        """Return the network that a connection counts for; None for one of the operator's proxies."""
         try:
             address = ip_address(peer)
         except ValueError:
@@ -52,14 +52,14 @@ class _Timer(Protocol):
 
 
 class LimitedConnection(H11Protocol):
-    """uvicorn's connection, which ends when a request's headers do not come."""
+    """uvicorn's connection, which is closed if a request's headers are late."""
 
     limits = ConnectionLimits()
     _network: str | None = None
     _header_timer: _Timer | None = None
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
-        """Begin to wait for the first request, unless the network has too many connections."""
+        """Wait for the first request, unless the network has too many connections."""
         super().connection_made(transport)
         network = self.limits.network(self.client[0] if self.client else "")
         if network is not None and self.limits.open[network] >= self.limits.most_of_network:
@@ -79,7 +79,7 @@ class LimitedConnection(H11Protocol):
             self._network = None
 
     def data_received(self, data: bytes) -> None:
-        """Read on, and see whether a request has begun."""
+        """Handle data, and check whether a request has begun."""
         super().data_received(data)
         if self._waits_for_request():
             self._watch_headers()
@@ -87,7 +87,10 @@ class LimitedConnection(H11Protocol):
             self._stop_watching()
 
     def on_response_complete(self) -> None:
-        """Keep the connection for another request, unless half of one is there already, or half of a body."""
+        """Start the time limit for headers if a part of a request or of a body has arrived already.
+
+        The connection stays open for another request.
+        """
         super().on_response_complete()
         half_a_body = self.conn.their_state is h11.SEND_BODY
         if self._waits_for_request() and (half_a_body or self.conn.trailing_data[0]):
@@ -98,7 +101,7 @@ class LimitedConnection(H11Protocol):
         return cycle is None or cycle.response_complete
 
     def _watch_headers(self) -> None:
-        # Started once for each request: a byte now and then does not prolong it.
+        # Started once per request: another byte does not extend it.
         if self._header_timer is None:
             self._header_timer = self.loop.call_later(self.limits.header_seconds, self.transport.close)
 
@@ -109,13 +112,13 @@ class LimitedConnection(H11Protocol):
 
 
 def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's
-    """Say how uvicorn serves the application."""
+    """Build uvicorn's configuration for the application."""
     # Each server counts its own.
     protocol = cast("Any", type("LimitedConnection", (LimitedConnection,), {"limits": limits}))
     return uvicorn.Config(
         app,
         http=protocol,
-        # Nothing here speaks it, and its connections would pass by these limits.
+        # WebSocket is not used here, and its connections would bypass these limits.
         ws="none",
         log_config=None,
         access_log=False,

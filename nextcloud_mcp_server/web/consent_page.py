@@ -1,4 +1,4 @@
-"""The pages of one consent request that all modes share: what is asked for, waiting for Nextcloud, how it ended."""
+"""The pages of a consent request that all modes share: request, waiting page, result."""
 
 import logging
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ _WAITING = "/oauth/waiting"
 
 @dataclass(frozen=True, slots=True)
 class ConsentForm:
-    """Where the answer goes, and what shows that it comes from our page.
+    """The target of the form, and the value that proves that it came from this server's page.
 
-    `person` is who is signed in, None where one user uses the server; `change_csrf` is for the
-    button with which another user takes their place.
+    `person` is the signed-in user, None on a single-user server; `change_csrf` is for the button with which
+    another user signs in.
     """
 
     action: str
@@ -42,7 +42,7 @@ def consent_page(
     ticked: frozenset[str],
     nothing_ticked: bool = False,
 ) -> Response:
-    """Show what is asked for."""
+    """Render a consent request."""
     return page(
         request_headers,
         "consent.html",
@@ -67,8 +67,8 @@ def consent_page(
 
 
 def to_waiting(elicitation_id: str, *, without: Iterable[str] = ()) -> Response:
-    """Send the browser to the page that follows a consent request; `without` is what the user left out."""
-    # 303, never 307: the answer must not be posted again (RFC 9700 §4.12).
+    """Redirect to the waiting page of a consent request; `without` are the scopes that the user unticked."""
+    # 303, never 307: the form must not be posted again (RFC 9700 §4.12).
     return RedirectResponse(_waiting_url(elicitation_id, without=without), 303)
 
 
@@ -81,7 +81,7 @@ def waiting_page(
     now: datetime,
     follow_seconds: int,
 ) -> Response:
-    """Follow a consent request while its user confirms at Nextcloud; the page looks again by itself."""
+    """Render the waiting page, while the user confirms at Nextcloud; the page reloads itself."""
     seconds_left = max(0, int((consent_request.expires_at - now).total_seconds()))
     at_most = int(LIFETIME.total_seconds())
     sentence, minutes = time_left(seconds_left)
@@ -108,7 +108,7 @@ def waiting_page(
 
 
 def _waiting_url(elicitation_id: str, *, without: Iterable[str]) -> str:
-    """Address the waiting page; `without` is only for telling the user what they left out."""
+    """Build the URL of the waiting page; `without` only tells the user what they unticked."""
     fields = [("elicitationId", elicitation_id), *(("without", scope) for scope in in_order(without))]
     return f"{_WAITING}?{urlencode(fields, safe=':')}"
 
@@ -116,7 +116,7 @@ def _waiting_url(elicitation_id: str, *, without: Iterable[str]) -> str:
 def done_page(
     request_headers: Headers, consent_request: ConsentRequest, *, has_account_page: bool = False
 ) -> Response:
-    """Say what was connected, to which account, and where it ends."""
+    """Render what was connected, to which account, and where the user can end it."""
     return page(
         request_headers,
         "done.html",
@@ -131,7 +131,7 @@ def done_page(
 
 
 def failed_page(request_headers: Headers, consent_request: ConsentRequest) -> Response:
-    """Say why a consent request failed, with a reference that is in the log."""
+    """Render why a consent request failed, with a reference that is in the log."""
     reference = new_reference()
     logger.warning("consent request failed, reference %s: %r", reference, consent_request.error)
     problem = Problem("failed", 200)

@@ -1,8 +1,8 @@
-"""The cookies of a browser in which users sign in, and what is bound to them.
+"""The cookies of a browser in which users sign in, and the values bound to them.
 
-`session` finds the sign-in, `sign-in` is the sealed state of one that is under way, `redirect` says
-where our page leads on to, `message` which sentence the next page shows. Nothing is stored here. What
-must not be forged is a MAC over the session's value, which no other browser has.
+`session` is the browser session, `sign-in` the sealed state of a sign-in that has begun, `redirect` the
+redirect target of a page, `message` the message of the next page. Nothing is stored here. A value that must not
+be forged has a MAC over the session's value, which no other browser has.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ RedirectKind = Literal["sign-in", "nextcloud"]
 
 @dataclass(frozen=True, slots=True)
 class RedirectTarget:
-    """Where our page leads on to, and what the user comes back for."""
+    """The redirect target of a page, and what its callback is for."""
 
     url: str
     target: str
@@ -44,7 +44,7 @@ class RedirectTarget:
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """What one request's browser brought; read once, written to responses."""
+    """The cookies of one request; read once, and set on responses."""
 
     secure: bool
     session: str = field(repr=False)
@@ -55,17 +55,17 @@ class Cookies:
 
     @classmethod
     def of(cls, request: Request, keys: Sequence[bytes]) -> "Cookies":
-        """Read the cookies; one that is there twice, or has another shape than ours, is not there."""
+        """Read the cookies; one that is there twice, or is malformed, counts as absent."""
         secure = request.url.scheme == "https"
         found: dict[str, list[str]] = {}
         for header in request.headers.getlist("cookie"):
             for pair in header.split(";"):
                 name, _, value = pair.strip().partition("=")
-                # Those with an equals sign in them were sent in quotes.
+                # Values with an equals sign are sent in quotes.
                 found.setdefault(name, []).append(value.removeprefix('"').removesuffix('"'))
 
         def take(name: str, shape: re.Pattern[str]) -> str:
-            # Of two, a page on another port of this computer may have set either.
+            # If there are two, a page on another port of this computer may have set either.
             values = found.get(cookie_name(name, secure=secure), [])
             return values[0] if len(values) == 1 and shape.fullmatch(values[0]) else ""
 
@@ -79,42 +79,42 @@ class Cookies:
         )
 
     def form_check(self, purpose: str) -> str:
-        """Make the hidden value that shows that a form came from our page in this session."""
+        """Return the hidden value that proves that a form came from this server's page in this session."""
         return _mac(self.keys[0], "form", self.session, purpose)
 
     def accepts(self, purpose: str, form_check: str) -> bool:
-        """Tell whether a form brought back what `form_check` made; every key of the ring counts."""
+        """Tell whether a form has a valid check value; every key of the ring is accepted."""
         return bool(self.session) and self._matches(form_check, "form", self.session, purpose)
 
     def set_session(self, response: Response, token: str) -> None:
-        """Sign the browser in. The value is new, so a value that another site planted is worth nothing."""
+        """Set the session cookie. Its value is new, so a value that another site set is worthless."""
         self._set(response, _SESSION, token, SESSION_SECONDS)
         self._delete(response, _FLOW)
         self._delete(response, _REDIRECT_TARGET)
 
     def end_session(self, response: Response) -> None:
-        """Sign the browser out."""
+        """Delete the session cookie."""
         self._delete(response, _SESSION)
 
     def set_flow(self, response: Response, flow: str, redirect_target: RedirectTarget) -> None:
-        """Send the browser to sign in: keep what it must bring back, and where it goes."""
+        """Set the cookies of a sign-in: its sealed state, and the redirect target."""
         self._set(response, _FLOW, flow, AWAY_SECONDS)
         self._set(response, _REDIRECT_TARGET, self._pack("sign-in", flow, redirect_target), AWAY_SECONDS)
 
     def set_redirect_target(self, response: Response, redirect_target: RedirectTarget) -> None:
-        """Send the browser to Nextcloud: keep where it goes."""
+        """Set the redirect target before the browser goes to Nextcloud."""
         self._set(
             response, _REDIRECT_TARGET, self._pack("nextcloud", self.session, redirect_target), AWAY_SECONDS
         )
 
     def end_redirect_target(self, response: Response) -> None:
-        """Forget where the browser was sent, once it is back."""
+        """Delete the redirect target after the callback."""
         self._delete(response, _REDIRECT_TARGET)
 
     def where_to(self, kind: RedirectKind) -> RedirectTarget | None:
-        """Read where the browser goes; None unless we wrote it, for this flow, in this browser.
+        """Return the redirect target; None unless this server set it, for this flow, in this browser.
 
-        Without the MAC, a cookie set by another user would make our page lead anywhere.
+        Without the MAC, a cookie set by another site could make the page redirect anywhere.
         """
         payload, _, mac = self.redirect_target.partition(".")
         bound_to = self.flow if kind == "sign-in" else self.session
@@ -124,11 +124,11 @@ class Cookies:
         return RedirectTarget(cast("str", stored["url"]), cast("str", stored["target"]))
 
     def tell(self, response: Response, what: str) -> None:
-        """Have the next page say a sentence once; kept out of its address, where anyone could put it."""
+        """Set the message of the next page; it is not in the URL, where anyone could put it."""
         self._set(response, _TOLD, what, _TOLD_SECONDS)
 
     def end_told(self, response: Response) -> None:
-        """Forget the sentence that was said."""
+        """Delete the message after it was shown."""
         if self.told:
             self._delete(response, _TOLD)
 

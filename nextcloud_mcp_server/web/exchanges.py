@@ -1,15 +1,15 @@
-"""What the HTTP transport of MCP leaves open: one message for each POST, one answer for each request, also at the end.
+"""Completes MCP's HTTP transport: one message per POST, and one answer per request in every case.
 
-| what came | what the SDK does with it | what is answered here |
+| request | the SDK's behaviour | the answer here |
 |---|---|---|
-| several messages in one body (a batch) | the words of its validation | one sentence, no id |
-| JSON that is no message | the words of its validation | one sentence, no id |
-| an id that is under way in this session | its first request is never answered | one sentence, no id |
-| a request that the server's end cuts off | a bare 500, or a stream that just ends | that it can be sent again |
-| HEAD, OPTIONS | each mode in its own way | 405 and 204, with the methods there are |
+| several messages in one body (a batch) | the text of its validation | one sentence, no id |
+| JSON that is no message | the text of its validation | one sentence, no id |
+| an id that is in use in this session | its first request is never answered | one sentence, no id |
+| a request that the server's stop cuts off | a bare 500, or a stream that just ends | that it can be sent again |
+| HEAD, OPTIONS | each mode in its own way | 405 and 204, with the allowed methods |
 
-Sources: MCP 2025-06-18 took batches out of the protocol; 2025-11-25, basic/transports, lets a refusal carry a JSON-RPC
-error without id; an id must not be used twice in a session (basic).
+Sources: MCP 2025-06-18 removed batches from the protocol; 2025-11-25, basic/transports, lets a refusal carry a
+JSON-RPC error without id; an id must not be used twice in a session (basic).
 """
 
 import json
@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Where a layer further out leaves the message that it has read already.
+#: The key of the ASGI scope in which an outer layer stores the message that it has parsed.
 MESSAGE = "nextcloud_mcp_server.message"
 
 METHODS = "GET, POST, DELETE, OPTIONS"
@@ -43,7 +43,7 @@ _CUT_OFF = (
 
 
 class Exchanges:
-    """Around the MCP endpoint, inside of what lets requests in."""
+    """Wraps the MCP endpoint, inside the layer that verifies tokens."""
 
     def __init__(self, app: ASGIApp, *, mcp_path: str) -> None:
         self._app = app
@@ -57,7 +57,7 @@ class Exchanges:
         elif scope["method"] == "OPTIONS":
             await Response(status_code=204, headers={"Allow": METHODS})(scope, receive, send)
         elif scope["method"] == "HEAD":
-            # What GET opens is a stream, which has no length and no end to tell of.
+            # GET opens a stream, which has no length for HEAD to report.
             await Response(status_code=405, headers={"Allow": METHODS})(scope, receive, send)
         elif scope["method"] == "POST":
             await self._post(scope, receive, send)
@@ -72,7 +72,7 @@ class Exchanges:
         try:
             message = scope[MESSAGE] if MESSAGE in scope else cast("object", pydantic_core.from_json(body))
         except ValueError:
-            # The SDK says where it is no JSON.
+            # The SDK reports where the JSON is invalid.
             await self._app(scope, receive, send)
             return
         refusal = _refusal(message)
@@ -82,7 +82,7 @@ class Exchanges:
         fields = cast("dict[str, Any]", message)
         request_id = fields.get("id") if "method" in fields else None
         session = Headers(scope=scope).get("mcp-session-id")
-        # The SDK keeps the requests of a session by the text of their ids.
+        # The SDK stores the requests of a session by the text of their ids.
         key = (session, str(request_id)) if session and request_id is not None else None
         if key is None:
             await self._answered(request_id, scope, receive, send)
@@ -96,7 +96,7 @@ class Exchanges:
                 self._under_way.discard(key)
 
     async def _answered(self, request_id: object, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, and end in its place what it left without an answer."""
+        """Run the application, and complete the answer if it did not."""
         answer = _Answer(send)
         try:
             await self._app(scope, receive, answer.send)
@@ -108,14 +108,14 @@ class Exchanges:
 
 
 class _Answer:
-    """How far an answer has come."""
+    """How far an answer was sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._streams = self._started = self._ended = False
 
     async def send(self, message: Message) -> None:
-        """Pass on a part of it."""
+        """Send a part of the answer."""
         await self._send(message)
         if message["type"] == "http.response.start":
             self._started = True
@@ -126,7 +126,7 @@ class _Answer:
             self._ended = not message.get("more_body", False)
 
     async def end(self, request_id: object, scope: Scope, receive: Receive) -> None:
-        """Say that it was cut off, where it has no end; a client that has left hears nothing of it."""
+        """Report that the answer was cut off, if it is incomplete and the client still connected."""
         if not self._started:
             response = _error(request_id, INTERNAL_ERROR, _CUT_OFF, 503)
             response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
@@ -139,7 +139,7 @@ class _Answer:
 
 
 def _refusal(message: object) -> str | None:
-    """Tell why something that was read is not one message."""
+    """Return why a parsed body is not one message; None if it is."""
     if isinstance(message, list):
         return _BATCH
     try:
@@ -147,13 +147,13 @@ def _refusal(message: object) -> str | None:
     except ValidationError:
         return _NO_MESSAGE
     fields = cast("dict[str, Any]", message)
-    # The SDK takes a request with another id for a notification, and answers nothing.
+    # The SDK treats a request with another type of id as a notification, and does not answer it.
     strange = "method" in fields and type(fields.get("id", 0)) not in (str, int)
     return _NO_MESSAGE if strange else None
 
 
 async def _whole(receive: Receive) -> bytes | None:
-    """Read a body; None when its sender has gone."""
+    """Read a body; None if the client has disconnected."""
     body = bytearray()
     while True:
         message = await receive()
@@ -165,7 +165,7 @@ async def _whole(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
-    """Give the body once more, then whatever comes, such as the client's leaving."""
+    """Return a `receive` that gives the body once more, then the next messages, such as a disconnect."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,7 +1,7 @@
-"""Lets requests of many users begin one after the other, in turns by user.
+"""Starts the requests of many users in turns, one user after the other.
 
-One process does one thing at a time. Without turns, a hundred requests that one user sends at once come before
-the one that another user sends next.
+One process does one thing at a time. Without turns, a hundred concurrent requests of one user run before the
+next request of another user.
 """
 
 from collections import OrderedDict, deque
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-#: So many may be in their first moment at once; with more than a few the processor has no idle time to fill.
+#: Requests that may be in their first moment at once; more than a few bring no gain, as the processor is busy.
 MOST_FRESH = 4
 
-#: What takes longer waits for Nextcloud or for a user, and is in no one's way.
+#: A request that takes longer waits for Nextcloud or for a user, and delays no other request.
 FRESH_SECONDS = 0.05
 
 
@@ -26,7 +26,7 @@ class _Ticket:
 
 
 class FairQueue:
-    """A round robin of users; within one user the first to come is the first to go.
+    """A round robin of users; the requests of one user start in the order of their arrival.
 
     A request counts from its turn until it ends, and for `fresh_seconds` at most.
     """
@@ -36,12 +36,12 @@ class FairQueue:
         self._fresh_seconds = fresh_seconds
         self._waiting: OrderedDict[Hashable, deque[_Ticket]] = OrderedDict()
         self._fresh: OrderedDict[_Ticket, float] = OrderedDict()
-        # One of those who wait watches the clock for all of them.
+        # One of the waiting requests watches the clock for all of them.
         self._watcher: _Ticket | None = None
 
     @asynccontextmanager
     async def turn(self, person: Hashable) -> AsyncGenerator[None]:
-        """Wait for a turn, and take it while the request is worked on."""
+        """Wait for a turn, and hold it while the request is handled."""
         ticket = _Ticket(person)
         self._waiting.setdefault(person, deque()).append(ticket)
         self._let_begin()
@@ -75,7 +75,7 @@ class FairQueue:
             ticket = tickets.popleft()
             ticket.begun_at = self._fresh[ticket] = now
             ticket.woken.set()
-            # The next turn of this user comes after those of all others who wait now.
+            # The next turn of this user comes after those of all other waiting users.
             del self._waiting[person]
             if tickets:
                 self._waiting[person] = tickets
@@ -93,6 +93,6 @@ class FairQueue:
     def _pass_watch_on(self, ticket: _Ticket) -> None:
         if self._watcher is ticket:
             self._watcher = None
-        # The one that was asked last to watch may have got its turn before it began to.
+        # The request that was woken to watch may have got its turn before it began to watch.
         if self._watcher is None and self._waiting:
             next(iter(self._waiting.values()))[0].woken.set()

@@ -1,4 +1,4 @@
-"""What comes in with a request: ids, single values, and the forms of our own pages."""
+"""Reads the input of pages: ids, single values, and the forms of this server's own pages."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _MOST_FIELDS = 64
 
 
 def one_id(values: Sequence[str]) -> str:
-    """Take an id that is there once and has the right shape; anything else is an unknown one."""
+    """Return the only id of a parameter if it is well-formed; else raise as for an unknown one."""
     value = single(values)
     if value is None or not _ID.fullmatch(value):
         raise ElicitationUnknown("There is no such request.")
@@ -22,15 +22,15 @@ def one_id(values: Sequence[str]) -> str:
 
 
 def single(values: Sequence[str]) -> str | None:
-    """Take a value that is there once: of two, an attacker may have added either."""
+    """Return the only value of a parameter: of two, an attacker may have added either."""
     return values[0] if len(values) == 1 else None
 
 
 def require_our_page(request: Request) -> None:
-    """Let a form pass only when one of our own pages sent it.
+    """Refuse a form unless one of this server's own pages sent it.
 
     Raises:
-        FormRefused: Another page did, or nothing says so.
+        FormRefused: Another page sent it, or the request does not say which.
     """
     site = request.headers.get("sec-fetch-site")
     if site is None:
@@ -43,10 +43,10 @@ def require_our_page(request: Request) -> None:
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Read the fields of a form, each with every value it has.
+    """Read the fields of a form, each with all its values.
 
     Raises:
-        InvalidInput: It is none of ours.
+        InvalidInput: It is not a form of this server's pages.
     """
     if (
         request.headers.get("content-type", "").partition(";")[0].strip()

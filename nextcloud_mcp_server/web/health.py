@@ -1,9 +1,9 @@
-"""Answers health checks."""
+"""The health check."""
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 
 async def healthz(_request: Request) -> JSONResponse:
-    """Answer at once: asks neither the database nor Nextcloud, whose trouble a restart would not cure."""
+    """Answer at once, without asking the database or Nextcloud: a restart would not fix those."""
     return JSONResponse({"status": "ok"})

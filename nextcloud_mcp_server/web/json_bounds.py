@@ -1,18 +1,19 @@
-"""Bounds on a JSON text, checked while it arrives and before anything parses it.
+"""Limits on a JSON text, checked while it arrives and before it is parsed.
 
-Python makes an object of every element and holds the event loop meanwhile: 4 MB of `{},` are 1.4 million
-elements and took seconds. One scan over the bytes counts them without making any.
+Python creates an object for every element and blocks the event loop meanwhile: 4 MB of `{},` are 1.4 million
+elements and took seconds. One scan over the bytes counts them without creating any.
 """
 
 import re
 
 from nextcloud_mcp_server.auth.strict_json import MAX_DEPTH
 
-#: Members of objects and elements of arrays, all together. A text is one element, however long, so what
-#: tools take is far below.
+#: Members of objects and elements of arrays together. A string is one element, however long, so the arguments of
+#: tools are far below.
 MAX_ELEMENTS = 20_000
 
-# Possessive: no byte is read twice, whatever was sent. A string without an end reaches to the end of the chunk.
+# Possessive quantifiers: no byte is read twice, whatever the input. An unterminated string reaches to the end of
+# the chunk.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
 _REST_OF_STRING = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+("?)', re.DOTALL)
 _OPENING = frozenset((b"[", b"{"))
@@ -20,7 +21,7 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 
 
 class JsonBounds:
-    """Counts the elements and the depth of one JSON text, chunk by chunk. Whether it is JSON is not looked at."""
+    """Counts the elements and the depth of one JSON text, chunk by chunk; does not check its syntax."""
 
     def __init__(self, *, max_elements: int = MAX_ELEMENTS, max_depth: int = MAX_DEPTH) -> None:
         self._max_elements = max_elements
@@ -32,7 +33,7 @@ class JsonBounds:
         self._after_backslash = False
 
     def feed(self, chunk: bytes) -> None:
-        """Count what the next chunk adds.
+        """Count the elements of the next chunk.
 
         Raises:
             ValueError: The text has too many elements or is nested too deeply; the message says which.
@@ -45,7 +46,7 @@ class JsonBounds:
             self._count(chunk, at, len(chunk) if found is None else found.start())
             if found is None:
                 return
-            # Between two strings stands a comma or a colon, or it is no JSON.
+            # Between two strings there is a comma or a colon, or the text is no JSON.
             self._strings += 1
             if self._strings > 2 * self._max_elements + 1:
                 raise self._too_many()
@@ -57,7 +58,7 @@ class JsonBounds:
 
     def _after(self, chunk: bytes, found: re.Match[bytes]) -> int:
         self._in_string = not found[1]
-        # What a pattern leaves over of a string without an end is the first half of an escape.
+        # What the pattern leaves of an unterminated string is the first half of an escape.
         self._after_backslash = self._in_string and found.end() < len(chunk)
         return found.end()
 

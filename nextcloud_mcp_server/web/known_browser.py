@@ -1,7 +1,7 @@
-"""Tells browsers in which a user signed in before from those of strangers.
+"""Marks browsers in which a user signed in before.
 
-Such a browser holds a cookie with a random value and its MAC. It says nothing about who signed in and lets no one
-in: it only keeps a share of the failed code exchanges that strangers cannot use up.
+Such a browser has a cookie with a random value and its MAC. It does not identify the user, and grants no
+access: it only reserves a share of the failed code exchanges that unknown browsers cannot use up.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from nextcloud_mcp_server.web.browser_session import cookie_name
 from nextcloud_mcp_server.web.limits import PAGES
 from nextcloud_mcp_server.web.proxies import client_address
 
-#: Longer than most users stay away.
+#: Longer than the time between two sign-ins of most users.
 KNOWN_SECONDS = 180 * 86_400
 _COOKIE = "known-browser"
 _VALUE = re.compile(r"([A-Za-z0-9_-]{24})\.([0-9a-f]{64})")
@@ -28,19 +28,19 @@ _SIGNED_IN = "signed_in_here"
 
 
 def remember_browser(request: Request) -> None:
-    """Have the answer to this request mark its browser: a user has just signed in there."""
+    """Mark the browser with the answer to this request: a user has just signed in there."""
     setattr(request.state, _SIGNED_IN, True)
 
 
 class KnownBrowsers:
-    """Around the pages: says where each request comes from, and marks browsers in which a user signed in."""
+    """Wraps the pages: sets the requester of each request, and marks browsers after a sign-in."""
 
     def __init__(self, app: ASGIApp, *, keys: Callable[[], Sequence[bytes]]) -> None:
         self._app = app
         self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application with its requester known."""
+        """Run the application with `current_requester` set."""
         if scope["type"] != "http" or not scope["path"].startswith(PAGES):
             await self._app(scope, receive, send)
             return
@@ -49,14 +49,14 @@ class KnownBrowsers:
         value, is_newest = _value_of(HTTPConnection(scope), keys)
 
         async def send_marked(message: Message) -> None:
-            # A mark of an older key is made anew, so that it stays when that key is removed.
+            # A mark with an older key is renewed, so that it stays valid when that key is removed.
             marks = scope["state"].get(_SIGNED_IN) or (value and not is_newest)
             if message["type"] == "http.response.start" and marks:
                 random = value or secrets.token_urlsafe(18)
                 message = {**message, "headers": [*message["headers"], _set_cookie(scope, keys[0], random)]}
             await send(message)
 
-        # Of a known browser the network counts, too: one user can get any number of marks.
+        # A known browser is counted by its network, too: one user can get any number of marks.
         kind = "known browsers of a network" if value else "network"
         source = _mac(keys[0], kind, network_of(client_address(scope)))
         token = current_requester.set(Requester(source, is_known_browser=bool(value)))
@@ -67,7 +67,7 @@ class KnownBrowsers:
 
 
 def _value_of(connection: HTTPConnection, keys: Sequence[bytes]) -> tuple[str, bool]:
-    """Read the random value of a browser that we marked, and whether with the newest key; empty for every other."""
+    """Return the random value of a marked browser, and whether its key is the newest; else an empty value."""
     given = connection.cookies.get(cookie_name(_COOKIE, secure=connection.url.scheme == "https"), "")
     found = _VALUE.fullmatch(given)
     if found is None:

@@ -1,8 +1,8 @@
-"""How often a user may ask, by address and by user.
+"""Rate limits for pages, callbacks and refused tokens, by address and by user.
 
-Counted in memory, per process, and in no row of the database: requests of strangers must cost nothing
-that stays. Many users share an address (an office, a chat service in the cloud), so an address's
-limits are generous, and a client whose token worked is never turned away for the failures of others.
+Counts are kept in memory, per process, and never in the database: unauthenticated requests must not leave rows.
+Many users share an address (an office, a hosted chat service), so an address's limits are generous, and a
+client whose token worked is never blocked by failures of others.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ from nextcloud_mcp_server.web.request_context import params_of
 
 logger = logging.getLogger(__name__)
 
-#: Of each kind: an attacker with many addresses must not push out the counts of other kinds.
+#: Per kind: an attacker with many addresses must not displace the counts of other kinds.
 _MAX_KEYS = 16_384
 _MOST_TOKENS = 8_192
 _CALLBACKS = "/oauth/callback/"
-#: Pages that a user signs in on, or is signed in on.
+#: Pages of a sign-in or of a signed-in user.
 PAGES = ("/oauth/", "/account", "/authorize")
 
 
 class Kind(StrEnum):
-    """What is counted, each for itself."""
+    """The kinds of requests, each with its own counts."""
 
     PAGE = "page"
     CALLBACK = "callback"
@@ -52,9 +52,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How many a minute: pages, callbacks, refused tokens and refused clients per address, pages per user.
+    """Limits per minute: pages, callbacks, refused tokens and refused clients per address, pages per user.
 
-    `excess` is how many callbacks beyond `callback` have their `state` looked up, to spend the code of a known one.
+    `excess` is how many callbacks beyond `callback` have their `state` looked up, to mark the code of a known
+    one as spent.
     """
 
     page: int = 300
@@ -66,7 +67,7 @@ class Rates:
 
 
 class Limits:
-    """Counts, and refuses what is too much."""
+    """Counts requests, and refuses those beyond the limits."""
 
     def __init__(
         self, rates: Rates | None = None, *, monotonic: Callable[[], float] = time.monotonic
@@ -84,7 +85,7 @@ class Limits:
         }
 
     async def count(self, kind: Kind, who: str) -> None:
-        """Count one.
+        """Count one request.
 
         Raises:
             TooManyRequests: It is one too many in this minute.
@@ -94,15 +95,15 @@ class Limits:
         limiter.count(who)
 
     async def check(self, kind: Kind, who: str) -> None:
-        """Refuse an address, client or user that has used up its minute, without counting.
+        """Refuse an address, client or user that has reached its limit; does not count.
 
         Raises:
-            TooManyRequests: It has.
+            TooManyRequests: The limit of this minute is reached.
         """
         self._limiters[kind].check(who)
 
     async def person(self, principal: Principal) -> None:
-        """Count what a signed-in user asks for.
+        """Count one request of a signed-in user.
 
         Raises:
             TooManyRequests: It is one too many in this minute.
@@ -111,10 +112,10 @@ class Limits:
 
 
 class AddressLimits:
-    """Holds each address to its limits: pages, callbacks, and tokens that were refused.
+    """Applies the limits of each address: pages, callbacks, and refused tokens.
 
-    `spend` gets the parameters of a callback beyond the limit, and spends its code where its `state` is one of ours:
-    else junk from the address of a user would keep the code that the user brings usable.
+    `spend` gets the parameters of a callback beyond the limit, and marks its code as spent if its `state` was
+    made here: else junk from a user's address would leave the code of that user's callback usable.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class AddressLimits:
         self._worked: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 429 to an address that asks too often, with the time to wait."""
+        """Answer 429 to an address beyond its limits, with the time to wait."""
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
             await self._app(scope, receive, send)
             return
@@ -152,7 +153,7 @@ class AddressLimits:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
                 await self._spend_known(address, scope)
-                # Its address holds a code, and must not stay in the browser's bar.
+                # Its URL has a code, and must not stay in the address bar.
                 retry_after = {"Retry-After": str(error.retry_after_seconds)}
                 response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
             await response(scope, receive, send)
@@ -191,14 +192,14 @@ class AddressLimits:
 
     async def _learn(self, token: bytes | None, address: str, status: int) -> None:
         if token is None:
-            # Every client's first request comes without one, to learn where to get it.
+            # Every client's first request has no token, to learn where to get one.
             return
         if status == HTTPStatus.UNAUTHORIZED:
             self._worked.pop(token, None)
             try:
                 await self._limits.count(Kind.FAILURE, address)
             except TooManyRequests:
-                # This one has been checked already and hears so; the next one is not.
+                # This request has been refused already; the next one is refused unread.
                 return
         elif status < HTTPStatus.BAD_REQUEST:
             self._worked[token] = None

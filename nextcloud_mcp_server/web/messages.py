@@ -1,4 +1,4 @@
-"""The sentences of the pages, in the languages there are."""
+"""The sentences of the pages, in all languages."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Any, cast
 LANGUAGES = ("en", "de")
 _DEFAULT = "en"
 _PACKAGE = "nextcloud_mcp_server.web"
-# A browser sends less; more would only cost time.
+# Longer than any browser sends; parsing more would only take time.
 _LONGEST_HEADER = 200
 
 
 def language_of(accept_language: str | None) -> str:
-    """Choose the language a browser likes best (RFC 9110 §12.5.4), English when it names none of ours."""
+    """Choose the language that a browser prefers (RFC 9110 §12.5.4); English if none is available."""
     best, best_weight = _DEFAULT, 0.0
     for choice in (accept_language or "")[:_LONGEST_HEADER].split(","):
         tag, _, parameter = choice.strip().partition(";")

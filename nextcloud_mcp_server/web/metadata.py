@@ -1,4 +1,4 @@
-"""Tells clients who issues tokens for this server (RFC 9728), to pages of every origin too."""
+"""Serves the protected resource metadata, which names the issuers (RFC 9728), to every origin."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
-#: Any page may ask: a browser adds nothing of the user's to a request with a token.
+#: Any page may send requests: a browser adds no credentials of the user to a request with a token.
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "WWW-Authenticate, Mcp-Session-Id, MCP-Protocol-Version",
@@ -21,7 +21,7 @@ _METHODS = ["GET", "OPTIONS"]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """This server as clients see it: its exact URL, its issuers, and the scopes to ask them for."""
+    """This server as clients see it: its exact URL, its issuers, and the scopes to request."""
 
     url: str
     issuers: tuple[str, ...]
@@ -29,18 +29,18 @@ class Resource:
 
     @property
     def metadata_path(self) -> str:
-        """Where the metadata is: the resource's path behind the well-known one (RFC 9728 §3.1)."""
+        """The path of the metadata: the well-known path, followed by the resource's (RFC 9728 §3.1)."""
         return f"{WELL_KNOWN}{urlsplit(self.url).path.rstrip('/')}"
 
     @property
     def metadata_url(self) -> str:
-        """The same with the origin, for challenges."""
+        """The metadata's URL, for challenges."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}{self.metadata_path}"
 
 
 def metadata_routes(resource: Resource) -> list[BaseRoute]:
-    """Serve the metadata behind the resource's path and, for clients that look nowhere else, at the root."""
+    """Serve the metadata below the resource's path and, for clients that only look there, at the root."""
     document = {
         "resource": resource.url,
         "authorization_servers": list(resource.issuers),
@@ -59,5 +59,5 @@ def metadata_routes(resource: Resource) -> list[BaseRoute]:
 
 
 def preflight(methods: str) -> Response:
-    """Answer a browser that asks before it sends."""
+    """Answer a CORS preflight request."""
     return Response(status_code=204, headers={**CORS, **_PREFLIGHT, "Access-Control-Allow-Methods": methods})

@@ -1,7 +1,7 @@
-"""What stands around every route: who may ask, how much, and what every answer carries.
+"""The layers around all routes: checks of requests, limits on bodies, and headers of every answer.
 
-Pure ASGI, because a response that streams must pass through untouched. `guard` goes around the whole
-application, MCP included; `PageErrors` around each page, where errors become pages.
+Pure ASGI, because a streamed response must pass through unchanged. `guard` wraps the whole application, MCP
+included; `PageErrors` wraps each page and converts errors to pages.
 """
 
 import hmac
@@ -33,7 +33,7 @@ from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
 logger = logging.getLogger(__name__)
 
 _PROBED = frozenset({"/healthz", "/readyz"})
-# Python refuses to read numbers of thousands of digits; this many are absurd already.
+# Python refuses to parse numbers of thousands of digits; a longer length is invalid anyway.
 _LONGEST_LENGTH = 18
 _ALWAYS = {
     "Content-Security-Policy": (
@@ -44,21 +44,21 @@ _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-# Without the names below ours: whose they are, and whether they have TLS, we do not know.
+# Without includeSubDomains: the subdomains' owners and their TLS are not known here.
 _ENCRYPTED = {"Strict-Transport-Security": "max-age=31536000"}
-# The stylesheet may be kept, and an event stream has its own word on caches; see `KeepsOpener` for the other.
+# Defaults: the stylesheet may be cached, and an event stream sets its own; see `KeepsOpener` for the other.
 _USUALLY = {"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin"}
 
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """What `guard` lets through.
+    """The settings of `guard`.
 
-    `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins`
-    those of the Origin header. Without `bearer_secret` the MCP path is open to anyone who reaches it.
-    `secure_cookies` says that browsers see us under https, also where a proxy ends TLS. With
-    `refuse_forwarded` no one may stand between; without it `proxies` may, and are believed. Pages of
-    other origins may ask below the paths of `any_origin`, where nothing of the browser's own counts.
+    `allowed_hosts` are values of the Host header, port included where there is one; `allowed_origins` those of
+    the Origin header. Without `bearer_secret` the MCP path is open to everything that reaches it.
+    `secure_cookies` says that browsers reach this server by https, also if a proxy ends TLS. With
+    `refuse_forwarded` no proxy is allowed; without it `proxies` are allowed and trusted. Pages of other origins
+    may send requests below the paths of `any_origin`, where no credentials of the browser count.
     """
 
     allowed_hosts: frozenset[str]
@@ -75,7 +75,7 @@ class WebConfig:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes no further: a problem for the page, a code and a sentence for programs."""
+    """Why a request is refused: a problem for the page, a code and a sentence for programs."""
 
     problem: Problem
     code: str
@@ -103,7 +103,7 @@ _TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is lar
 _TOO_SLOW = Refusal(
     Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
 )
-#: What a client without the secret of one user's server is told.
+#: The message for a client without the secret of a single-user server.
 UNAUTHORIZED_MESSAGE = (
     "This server needs its secret, sent as 'Authorization: Bearer <secret>'. On the computer it runs on, "
     "'nextcloud-mcp-server config claude-code --http' prints what to put into your client; it also knows "
@@ -112,24 +112,24 @@ UNAUTHORIZED_MESSAGE = (
 
 
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
-    """Put the checks around the whole application, and the security headers on every answer."""
+    """Wrap the application in all checks, and add the security headers to every answer."""
     gate = _Gate(app, config)
     inner = OneSpelling(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
-    # RFC 6797 §7.2: never over http, so only where browsers know us under https.
+    # RFC 6797 §7.2: never over http, so only where browsers reach this server by https.
     return _SecurityHeaders(inner, _ALWAYS | (_ENCRYPTED if config.secure_cookies else {}))
 
 
 class OneSpelling:
-    """Takes an address with a slash at its end for the one without: users and clients write both.
+    """Removes a slash at the end of a path: users and clients write both forms.
 
-    Outside of every check, so that all of them see the same address.
+    Outside of every check, so that all of them see the same path.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application on the one spelling; what the query holds stays as it is."""
+        """Run the application with the path without the slash; the query is not changed."""
         path: str = scope.get("path", "")
         if scope["type"] == "http" and path.endswith("/") and path != "/":
             scope = {**scope, "path": path.removesuffix("/")}
@@ -157,18 +157,18 @@ class _SecurityHeaders:
 
 
 class KeepsOpener:
-    """Lets a page stay in touch with the one that opened it, for clients that ask in a window of their own.
+    """Keeps a page connected to its opener, for clients that open it in a window of their own.
 
-    Under `same-origin` the browser cuts the two apart for good: the client takes its window for closed
-    and gives up, and its own page, to which we lead back, finds no one to tell. What is lost is
-    little: a page that opened a window could always send it elsewhere, and can read nothing in it.
+    Under `same-origin` the browser separates the two for good: the client takes its window for closed and gives
+    up, and its own page, to which the answer leads, cannot reach its opener. Little protection is lost: an
+    opener could always navigate its window, and can read nothing in it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say so with every answer, redirects and problems too: one that does not is enough."""
+        """Set the header on every answer, redirects and problems too: one answer without it separates the two."""
 
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -179,9 +179,9 @@ class KeepsOpener:
 
 
 class _TimedBody:
-    """Gives the parts of a body for so many seconds, and after its end whatever comes.
+    """Yields the parts of a body within so many seconds, and then the following messages.
 
-    The time begins when the application first asks: what it waits for itself does not count.
+    The time begins with the first `receive`: time that the application spends before does not count.
     """
 
     def __init__(self, receive: Receive, seconds: float) -> None:
@@ -191,7 +191,7 @@ class _TimedBody:
         self._whole = False
 
     async def receive(self) -> Message | None:
-        """Give the next part; None when the time is over."""
+        """Return the next message; None when the time is over."""
         if self._whole:
             return await self._receive()
         self._deadline = self._deadline or anyio.current_time() + self._seconds
@@ -202,9 +202,9 @@ class _TimedBody:
         return None
 
     async def drop_rest(self, most_bytes: int) -> None:
-        """Read on for a moment, so that a client that is still sending sees the answer before the connection closes.
+        """Read on for a moment, so that a client that is still sending gets the answer before the close.
 
-        To close with unread data makes the client's system drop the answer (RFC 9112, section 9.6).
+        Closing with unread data makes the client's system drop the answer (RFC 9112, section 9.6).
         """
         dropped = 0
         with anyio.move_on_after(_DROP_SECONDS):
@@ -229,7 +229,7 @@ class _Gate:
             await self._app(scope, receive, send)
             return
         if scope["type"] == "websocket":
-            # Nothing here speaks it, and its handshake would pass by the checks below.
+            # WebSocket is not used here, and its handshake would bypass the checks below.
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = Headers(scope=scope)
@@ -264,8 +264,8 @@ class _Gate:
     def _may_come_from(self, headers: Headers, *, own: str) -> bool:
         origins = [origin.lower() for origin in headers.getlist("origin")]
         if origins == ["null"]:
-            # Under Referrer-Policy no-referrer browsers send this with our own forms. They set
-            # Sec-Fetch-Site themselves, so no other page can claim to be ours.
+            # Under Referrer-Policy no-referrer browsers send this with this server's own forms. Browsers set
+            # Sec-Fetch-Site themselves, so another page cannot forge it.
             return headers.getlist("sec-fetch-site") == ["same-origin"]
         return all(
             spelling.canonical(origin) in {*self._origins, spelling.canonical(own)} for origin in origins
@@ -295,9 +295,9 @@ class _Gate:
         return JSONResponse(body, refusal.problem.status)
 
     async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, but answer in its place once the body is too large or takes too long.
+        """Run the application, but answer in its place if the body is too large or too slow.
 
-        Raising from `receive` would not do: whatever sits in between might make a 500 of it.
+        Raising from `receive` does not work: a layer in between might turn it into a 500.
         """
         taken = 0
         started = cut_off = False
@@ -330,15 +330,15 @@ class _Gate:
         try:
             await self._app(scope, receive_capped, send_unless_cut_off)
         except Exception:
-            # After the cap the application sees its client leave; what it says to that is of no interest.
+            # After the limit the application sees a disconnect; its error about that does not matter.
             if not cut_off or started:
                 raise
 
 
 def _is_probe(scope: Scope, headers: Headers, host: str) -> bool:
-    """Tell whether something asks only whether the process serves; it names the pod by its address.
+    """Tell whether a request is a health check, which names the pod by its address.
 
-    No page can ask so: a browser says where the request comes from, and the answer tells nothing.
+    No page can send it: a browser adds headers that name the origin, and the answer reveals nothing.
     """
     asks = scope["method"] in {"GET", "HEAD"} and scope["path"] in _PROBED
     by_browser = "origin" in headers or "sec-fetch-site" in headers
@@ -355,9 +355,9 @@ def _unauthorized() -> Response:
 
 
 class PageErrors:
-    """Turns what a page raises into a page, with a reference that is in the log.
+    """Converts exceptions of a page to pages, with a reference that is in the log.
 
-    Goes around each page's route, inside of Starlette: its own error handler would answer first.
+    Wraps each page's route, inside Starlette: Starlette's own error handler would answer first.
     """
 
     def __init__(self, app: ASGIApp, problems: Problems = PERSONAL) -> None:
@@ -365,7 +365,7 @@ class PageErrors:
         self._problems = problems
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the page; every answer of ours is sent whole, so an error comes before its start."""
+        """Run the page; pages are sent in one piece, so an error comes before the response starts."""
         try:
             await self._app(scope, receive, send)
         except ElicitationUnknown:

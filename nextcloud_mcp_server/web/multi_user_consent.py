@@ -1,4 +1,4 @@
-"""The pages of one consent request for the user it is for: what is asked, whose account it is, how it ended."""
+"""The pages of a consent request in multi-user modes: request, confirmation of the account, result."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -40,18 +40,18 @@ from nextcloud_mcp_server.web.request_context import (
     see,
 )
 
-# Many users wait at once, maybe behind one address, which may ask only so often.
+# Many users may wait at once behind one address, which has a limit on requests.
 _FOLLOW_SECONDS = 5
 
 
 class MultiUserConsentPages:
-    """The handlers. Each asks for the consent request as the user who is signed in, and so may be refused."""
+    """The handlers. Each reads the consent request as the signed-in user, and so may be refused."""
 
     def __init__(self, *, clock: Callable[[], datetime]) -> None:
         self._clock = clock
 
     async def show(self, context: RequestContext, who: SignedIn) -> Response:
-        """Show what is asked for."""
+        """Render the consent request."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
         response = await _further_on(context, who, consent_request)
         return response or consent_page(
@@ -62,18 +62,18 @@ class MultiUserConsentPages:
         )
 
     async def sign_in_first(self, context: RequestContext) -> Response:
-        """Send who is not signed in to the page before the sign-in."""
+        """Redirect a browser without a session to the page before the sign-in."""
         return see(consent_path(PROVISION, _id_in_address(context)))
 
     async def answer(self, context: RequestContext, who: SignedIn) -> Response:
-        """Take the user's answer."""
+        """Handle the form with the user's answer."""
         form = await our_form(context)
         elicitation_id = asked_id(context, form.get("elicitationId", []))
         require_check(context, form, elicitation_id)
         consent_request = await context.consent_service.view(elicitation_id, who)
         if consent_request.state.final:
             return see(consent_path(DONE, elicitation_id))
-        # What is allowed already stays so, whatever this form says: it is ended on the account page.
+        # Scopes that are granted already stay so, whatever this form says: they are ended on the account page.
         ticked = (frozenset(form.get("allow", ())) | consent_request.granted) & consent_request.offered
         answer = single(form.get("answer", []))
         if answer == "deny":
@@ -97,12 +97,12 @@ class MultiUserConsentPages:
         return response
 
     async def answer_signed_out(self, context: RequestContext) -> Response:
-        """Send who was signed out meanwhile to sign in again; nothing of the form counts."""
+        """Redirect a form to the sign-in if its session has ended; nothing of the form is used."""
         form = await our_form(context)
         return see(consent_path(PROVISION, asked_id(context, form.get("elicitationId", []))))
 
     async def go_on(self, context: RequestContext, who: SignedIn) -> Response:
-        """Lead on to Nextcloud."""
+        """Render the page that redirects to Nextcloud."""
         redirect_target = context.cookies.where_to("nextcloud")
         if redirect_target is None:
             raise ElicitationUnknown("This browser was sent nowhere.")
@@ -112,12 +112,12 @@ class MultiUserConsentPages:
         )
 
     async def nowhere(self, context: RequestContext) -> Response:
-        """Show the page for old links to who is not signed in."""
+        """Raise as for an unknown link: this page needs a browser session."""
         del context
         raise ElicitationUnknown("Nobody is signed in.")
 
     async def wait(self, context: RequestContext, who: SignedIn) -> Response:
-        """Follow a consent request that no browser comes back from to its end."""
+        """Render the waiting page of a login flow, or redirect to where the consent request is."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
         if consent_request.state.final:
             return see(consent_path(DONE, consent_request.id))
@@ -136,7 +136,7 @@ class MultiUserConsentPages:
         )
 
     async def cancel(self, context: RequestContext, who: SignedIn) -> Response:
-        """End a consent request from the page that follows it."""
+        """Decline a consent request from the waiting page."""
         form = await our_form(context)
         elicitation_id = asked_id(context, form.get("elicitationId", []))
         require_check(context, form, _waiting_for(elicitation_id))
@@ -146,7 +146,7 @@ class MultiUserConsentPages:
         return see(consent_path(DONE, elicitation_id))
 
     async def come_back(self, context: RequestContext, who: SignedIn) -> Response:
-        """Take the answer of the grant provider, and replace its address at once."""
+        """Handle the callback of the grant provider, and redirect to an address without the code."""
         redirect_target = context.cookies.where_to("nextcloud")
         if redirect_target is not None:
             asked_id(context, [elicitation_id_of(redirect_target.target)])
@@ -158,12 +158,12 @@ class MultiUserConsentPages:
         return response
 
     async def come_back_signed_out(self, context: RequestContext) -> Response:
-        """Refuse an answer that no signed-in browser brings, and end what it belongs to."""
+        """Refuse a callback in a browser without a session, and end the flow that it belongs to."""
         await context.consent_service.end_foreign(params_of(context.request))
         raise SignInRefused("The answer came from a browser in which nobody is signed in.")
 
     async def ask_whose_account(self, context: RequestContext, who: SignedIn) -> Response:
-        """Name the account that was given, and ask whether it is this user's."""
+        """Render the account of the pending grant, and ask whether it is this user's."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
         pending_grant = await context.consent_service.pending_grant(
             consent_request.id, who, context.cookies.session
@@ -187,7 +187,7 @@ class MultiUserConsentPages:
         )
 
     async def confirm(self, context: RequestContext, who: SignedIn) -> Response:
-        """Take the answer whose account it is."""
+        """Handle the form with the answer whether the account is the user's."""
         form = await our_form(context)
         elicitation_id = asked_id(context, form.get("elicitationId", []))
         require_check(context, form, _confirming(elicitation_id))
@@ -199,13 +199,13 @@ class MultiUserConsentPages:
         return see(consent_path(DONE if mine else NOT_ME, elicitation_id))
 
     async def not_me(self, context: RequestContext, who: SignedIn) -> Response:
-        """Say that what was given was taken back, and what to do before the next try."""
+        """Render that the access was revoked, and what to do before the next try."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
         again = "" if consent_request.state.final else consent_path(CONSENT, consent_request.id)
         return page(context.request.headers, "closed.html", kind="not_me", again=again)
 
     async def done(self, context: RequestContext, who: SignedIn) -> Response:
-        """Say how it ended."""
+        """Render the result of a consent request."""
         consent_request = await context.consent_service.view(_id_in_address(context), who)
         match consent_request.state:
             case ElicitationState.COMPLETE:
@@ -223,7 +223,7 @@ class MultiUserConsentPages:
 async def _further_on(
     context: RequestContext, who: SignedIn, consent_request: ConsentRequest
 ) -> Response | None:
-    """Send who has answered already to where the consent request stands."""
+    """Redirect a user who has answered already to the page of the next step; None if they have not."""
     if consent_request.state.final:
         return see(consent_path(DONE, consent_request.id))
     if await context.consent_service.pending_grant(consent_request.id, who, context.cookies.session):

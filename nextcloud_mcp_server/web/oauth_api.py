@@ -1,6 +1,6 @@
-"""What chat clients ask our authorization server: `/token`, `/register`, `/revoke`, and what it says of itself.
+"""The authorization server's endpoints for clients: `/token`, `/register`, `/revoke` and its metadata.
 
-All of it is for programs: JSON, never a page, never a cookie. Pages of every origin may ask, since
+All of them are for programs: JSON, never a page, never a cookie. Pages of every origin may send requests, since
 nothing that a browser adds by itself counts here.
 """
 
@@ -27,7 +27,7 @@ from nextcloud_mcp_server.web.proxies import client_address
 
 logger = logging.getLogger(__name__)
 
-#: What pages of other origins may ask, besides the MCP endpoint.
+#: Paths that pages of other origins may request, besides the MCP endpoint.
 OPEN_PATHS = ("/token", "/register", "/revoke", "/.well-known")
 
 _AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
@@ -40,21 +40,21 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Api(Protocol):
-    """What the answers come from; `registration` is None where clients may not register themselves."""
+    """The services behind the endpoints; `registration` is None if clients may not register themselves."""
 
     @property
     def clients(self) -> Clients:
-        """The clients we know."""
+        """The known clients."""
         ...
 
     @property
     def registration(self) -> Registration | None:
-        """How new ones come."""
+        """Registers new clients."""
         ...
 
     @property
     def tokens(self) -> Tokens:
-        """What they are given."""
+        """Issues and revokes codes and tokens."""
         ...
 
 
@@ -68,10 +68,10 @@ def oauth_routes(
     limits: ClientLimits,
     documents: bool = True,
 ) -> list[BaseRoute]:
-    """List the routes. `api` is asked with each request; `registers` says whether `/register` is there.
+    """Build the routes. `api` is awaited with each request; `registers` says whether `/register` exists.
 
-    `scopes` are all there are; the metadata names them by bundles, since some clients ask for each word in it.
-    `documents` says that ids may be addresses of documents.
+    `scopes` are all possible ones; the metadata names them by bundles, since some clients request each name in
+    it. `documents` says that ids may be URLs of documents.
     """
     answers = _Answers(api, limits)
     described, openid = (
@@ -86,7 +86,7 @@ def oauth_routes(
     if registers:
         routes.append(_route("/register", "POST", answers.register))
     for path, document in ((_AUTHORIZATION_SERVER, described), (_OPENID, openid)):
-        # RFC 8414 §3.1 puts the resource's path behind, OpenID Connect Discovery §4 before; clients try both.
+        # RFC 8414 §3.1 appends the resource's path, OpenID Connect Discovery §4 prepends it; clients try both.
         routes += [
             _route(one, "GET", _document(document))
             for one in (path, f"{path}{mcp_path}", f"{mcp_path}{path}")
@@ -96,7 +96,7 @@ def oauth_routes(
 
 
 class _Answers:
-    """The endpoints that ask the database, and no one else."""
+    """The endpoints that need only the database."""
 
     def __init__(self, api: Callable[[], Awaitable[Api]], limits: ClientLimits) -> None:
         self._api = api
@@ -110,7 +110,7 @@ class _Answers:
             api = await self._api()
             client = await _client(api, credentials)
             if not api.clients.allows(client):
-                # It may still sign out.
+                # The client may still sign out.
                 raise OAuthRefusal(
                     "unauthorized_client", "The administrator does not let people connect this client."
                 )
@@ -119,7 +119,7 @@ class _Answers:
         return JSONResponse(_token_answer(issued))
 
     async def revoke(self, request: Request) -> Response:
-        """End a token; one that is unknown is ended already (RFC 7009 §2.2)."""
+        """Revoke a token; an unknown one counts as revoked (RFC 7009 §2.2)."""
         form = await form_of(request)
         credentials = Credentials.of(request, form)
         token = only(form, "token")
@@ -174,10 +174,10 @@ class _Answers:
 
 
 def _narrowed(form: Form) -> frozenset[str] | None:
-    """Read the scopes that a refresh asks for; None where it names none that this server knows.
+    """Return the scopes that a refresh requests; None if it names none that this server knows.
 
-    Clients repeat what they asked for at first, which may be scopes of other servers (`openid profile`):
-    those have no meaning here, now as then. A scope that is known and not offered does have one (RFC 6749 §6).
+    Clients repeat the scopes of their first request, which may be those of other servers (`openid profile`):
+    these have no meaning here. A scope that is known and not offered does have one (RFC 6749 §6).
     """
     scope = only(form, "scope")
     return (expand(scope.split()) or None) if scope else None
@@ -196,7 +196,7 @@ async def _client(api: Api, credentials: Credentials) -> Client:
 
 
 async def _touch(clients: Clients, client: Client) -> None:
-    """Note the use, if that can be: the tokens are given already, and must reach the client."""
+    """Record a use, but ignore a failure: the tokens are issued already, and must reach the client."""
     try:
         await clients.touch(client)
     except StorageError as error:
@@ -204,7 +204,7 @@ async def _touch(clients: Clients, client: Client) -> None:
 
 
 def _resource(tokens: Tokens, form: Form) -> str | None:
-    """Check every resource that is named (RFC 8707 §2.2 allows several), and keep one."""
+    """Check every `resource` of a request (RFC 8707 §2.2 allows several), and return one."""
     named = form.get("resource", ())
     for resource in named:
         tokens.audience(resource)
@@ -246,7 +246,7 @@ def _document(document: Mapping[str, Any]) -> Endpoint:
 
 
 def _route(path: str, method: str, answer: Endpoint) -> Route:
-    """Answer one method, a browser's question beforehand, and everything else with what is allowed."""
+    """Build a route for one method, its CORS preflight, and a 405 for the others."""
 
     async def endpoint(request: Request) -> Response:
         if request.method == "OPTIONS":
@@ -268,7 +268,7 @@ async def _safely(request: Request, answer: Endpoint) -> Response:
     except OAuthRefusal as refusal:
         return _refused(request, refusal)
     except ClientDisconnect:
-        response = _error(400, "invalid_request", "The body ended early.")  # no one is left to read it
+        response = _error(400, "invalid_request", "The body ended early.")  # the client has disconnected
     except TooManyRequests as error:
         response = _error(429, "temporarily_unavailable", str(error))
         response.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -299,7 +299,7 @@ def _error(status: int, error: str, description: str) -> Response:
 
 
 async def _unknown(request: Request) -> Response:
-    """Say that a well-known document is not there: clients try many, and a challenge would mislead them."""
+    """Answer 404 for an unknown well-known document: clients try many, and a challenge would mislead them."""
     if request.method == "OPTIONS":
         return preflight("GET, OPTIONS")
     return JSONResponse({"error": "not_found"}, 404, headers=CORS)

@@ -1,4 +1,4 @@
-"""How clients send their requests to our authorization server, read so that no two readers could differ."""
+"""Parses the requests of clients to the authorization server, strictly, so that no two parsers differ."""
 
 import base64
 import binascii
@@ -16,20 +16,20 @@ _MOST_FIELDS = 64
 _FORM = "application/x-www-form-urlencoded"
 _CHARSET = re.compile(r"\bcharset\s*=\s*\"?(?P<name>[^\s;\"]*)")
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
-#: The one parameter that may be there several times (RFC 8707 §2).
+#: The one parameter that may be repeated (RFC 8707 §2).
 _SEVERAL = "resource"
 
 Form = Mapping[str, Sequence[str]]
 
 
 async def body_of(request: Request, content_type: str, *, error: str = "invalid_request") -> bytes:
-    """Read a body of this type whole.
+    """Read a whole body of this content type.
 
     Raises:
-        OAuthRefusal: It is of another type (400), or larger than any that is needed (413).
+        OAuthRefusal: It has another type (400), or is larger than any valid request (413).
     """
     given = request.headers.getlist("content-type")
-    # A body in another charset would be one thing to us and another one to anyone who stands before us.
+    # A body in another charset could be read differently by a proxy in front of this server.
     if len(given) != 1 or not _says(given[0], content_type):
         raise OAuthRefusal(error, f"Send the body as {content_type}, in UTF-8.")
     body = b""
@@ -47,10 +47,10 @@ def _says(header: str, content_type: str) -> bool:
 
 
 async def form_of(request: Request) -> Form:
-    """Read a form (RFC 6749 §3.2, appendix B).
+    """Parse a form (RFC 6749 §3.2, appendix B).
 
     Raises:
-        OAuthRefusal: It is not one, or names something twice.
+        OAuthRefusal: It is no form, or has a parameter twice.
     """
     body = await body_of(request, _FORM)
     try:
@@ -66,13 +66,13 @@ async def form_of(request: Request) -> Form:
 
 
 def only(form: Form, name: str) -> str | None:
-    """Read a parameter that is there once at most."""
+    """Return the value of a parameter that must not be repeated; None if it is absent."""
     return next(iter(form.get(name, ())), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who a client says that it is, and what it proves that with (RFC 6749 §2.3.1)."""
+    """The id of a client, and the secret that it sent (RFC 6749 §2.3.1)."""
 
     client_id: str
     secret: str | None = field(repr=False)
@@ -107,5 +107,6 @@ def _basic(headers: Sequence[str]) -> Credentials:
         raise OAuthRefusal(
             "invalid_client", "The Authorization header cannot be read: send Basic, once.", status=401
         )
-    # Both parts are form-encoded before they are joined; our ids and secrets look the same either way.
+    # Both parts are form-encoded before they are joined; this server's ids and secrets are the same in both
+    # forms.
     return Credentials(unquote_plus(client_id), unquote_plus(secret) or None)

@@ -1,4 +1,4 @@
-"""Notes which sessions have their stream open: over HTTP, a session hears on that alone of what it did not ask for."""
+"""Tracks which sessions have their stream open: over HTTP, only there a session gets notifications."""
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,10 +9,10 @@ _OK = 200
 
 
 class OpenStreamTracker:
-    """Around the MCP endpoint. Whether a stream may be opened is decided within: only one that was, counts.
+    """Wraps the MCP endpoint, and counts the streams that the application has opened.
 
-    Events of ours have no ids and nothing is kept to be replayed, so a client that names its last event
-    gets a stream that goes on from now (2025-11-25, basic/transports, resumability: a server may replay).
+    This server's events have no ids and are not stored for a replay, so a client that names its last event gets
+    a stream that begins now (2025-11-25, basic/transports, resumability: a server may replay).
     """
 
     def __init__(self, app: ASGIApp, *, audience: Audience, mcp_path: str) -> None:
@@ -21,7 +21,7 @@ class OpenStreamTracker:
         self._mcp_path = mcp_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on every request, and watch how those for the stream of a session are answered."""
+        """Pass on every request, and watch the answers to those for the stream of a session."""
         if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != self._mcp_path:
             await self._app(scope, receive, send)
             return
@@ -47,7 +47,7 @@ class OpenStreamTracker:
 
 
 def _without_last_event(scope: Scope) -> Scope:
-    # The SDK answers nothing at all to it where no events are stored, which the server makes a 500 of.
+    # Without stored events the SDK does not answer a request with this header, which the server turns into a 500.
     headers = MutableHeaders(raw=list(scope["headers"]))
     del headers["last-event-id"]
     return {**scope, "headers": headers.raw}

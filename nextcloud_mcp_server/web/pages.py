@@ -1,6 +1,6 @@
 """Renders the pages: one template each, sentences from the catalogue, every name escaped.
 
-jinja2 costs start-up time that no MCP client should pay, so it is loaded with the first page.
+jinja2 takes start-up time that no MCP client should have to wait for, so it is loaded with the first page.
 """
 
 import hashlib
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 
 _PACKAGE = "nextcloud_mcp_server.web"
 _LONGEST_NAME = 64
-# What fits a heading's line on a phone.
+# The characters that fit one line of a heading on a phone.
 _PHONE_LINE = 26
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name that an app or a user chose: cleaned, cut, and isolated from the text around it.
+    """A name that a client or user chose: cleaned, cut, and isolated from the text around it.
 
-    Without that, an app called "\u202egpj.live" or a name of ten lines could make the page say
-    something else than it does.
+    Without that, a client called "\u202egpj.live" or a name of ten lines could change the meaning of the page.
     """
 
     plain: str
@@ -79,7 +78,7 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: object,
 ) -> HTMLResponse:
-    """Answer with one page in the language the browser asks for."""
+    """Render a page in the language that the browser prefers."""
     language = language_of(request_headers.get("accept-language"))
     frame = {"language": language, "t": _sentences(language), "stylesheet": f"/static/{stylesheet()[0]}"}
     body = _environment().get_template(template).render(frame, **values)
@@ -87,7 +86,7 @@ def page(
 
 
 def time_left(seconds: int) -> tuple[str, int]:
-    """Choose the sentence for a time left, and its number of minutes."""
+    """Choose the sentence for a remaining time, and its number of minutes."""
     minutes = -(-seconds // 60)
     if seconds < 60:  # noqa: PLR2004 - seconds of a minute
         return "waiting.moments", 0
@@ -95,19 +94,19 @@ def time_left(seconds: int) -> tuple[str, int]:
 
 
 def in_order(scopes: Iterable[str], *, writing: bool | None = None) -> list[str]:
-    """List scopes as the pages show them: reading apart from changing, in the order of the one list."""
+    """Return scopes in the order of the pages: reading apart from changing, in the order of `SCOPES`."""
     wanted = frozenset(scopes)
     return [scope for scope in SCOPES if scope in wanted and writing in (None, is_writing(scope))]
 
 
 def says(key: str) -> bool:
-    """Tell whether there is a sentence by this key."""
+    """Tell whether the catalogue has a key."""
     return key in catalogue(LANGUAGES[0])
 
 
 @cache
 def stylesheet() -> tuple[str, bytes]:
-    """Read the stylesheet and name it by its content, so that browsers may keep it for good."""
+    """Read the stylesheet, and name it by its content, so that browsers may cache it for good."""
     content = files(_PACKAGE).joinpath("static", "style.css").read_bytes()
     return f"style.{hashlib.sha256(content).hexdigest()[:16]}.css", content
 
@@ -132,7 +131,7 @@ def _sentences(language: str) -> "Callable[..., Markup]":
     sentences = catalogue(language)
 
     def sentence(key: str, **values: object) -> Markup:
-        # The catalogue is ours and may hold markup; format() escapes what is put in.
+        # The catalogue is part of this package and may hold markup; format() escapes the values.
         return Markup(sentences[key]).format(**values)  # noqa: S704 - only ours is marked
 
     return sentence

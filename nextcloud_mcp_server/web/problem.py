@@ -1,4 +1,4 @@
-"""What went wrong, as a page: which sentences, which status, and the reference that is in the log."""
+"""Error pages: which sentences, which status, and the reference that is in the log."""
 
 import secrets
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.web.pages import page
 
-# Without letters and digits that look alike, for those who read it out on the telephone.
+# Without letters and digits that look alike, for users who read it out on the telephone.
 _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 
@@ -26,7 +26,7 @@ _INTERNAL = Problem("internal", 500)
 
 Problems = tuple[tuple[type[Exception], Problem], ...]
 
-# The first that fits wins, so the narrower ones stand above the wider.
+# The first match wins, so subclasses come before their base classes.
 PERSONAL: Problems = (
     (errors.FormRefused, Problem("form", 403)),
     (errors.TooManyRequests, Problem("too_many", 429)),
@@ -43,7 +43,7 @@ PERSONAL: Problems = (
     (errors.NextcloudError, Problem("nextcloud", 502)),
 )
 
-#: Where users sign in, each with an account of their own.
+#: For servers on which users sign in, each with an account of their own.
 PEOPLE: Problems = (
     (errors.NotAMember, Problem("not_member", 403)),
     (errors.OtherBrowser, Problem("other_browser", 403)),
@@ -54,7 +54,7 @@ PEOPLE: Problems = (
     (errors.WrongAccount, Problem("other_nextcloud", 403)),
     *PERSONAL,
 )
-#: Where a chat client sent a user, and knows no link to open once more.
+#: For pages to which a client sent the user, so that there is no link to open again.
 CLIENT: Problems = (
     (errors.ClientUnknown, Problem("app_unknown", 400)),
     (errors.ClientBarred, Problem("app_barred", 403)),
@@ -64,7 +64,7 @@ CLIENT: Problems = (
     (errors.DocumentUnfit, Problem("document_unfit", 400)),
     (errors.DocumentHostRefused, Problem("document_host_refused", 403)),
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
-    # No failure: what the user wanted is done, and some proxies put a page of their own before a 4xx.
+    # Not a failure: the request is answered already, and some proxies replace the page of a 4xx.
     (errors.AlreadyAnswered, Problem("answered", 200)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
@@ -78,12 +78,12 @@ ACCOUNT: Problems = (
 
 
 def problem_of(error: Exception, problems: Problems = PERSONAL) -> Problem:
-    """Find the page for an error; one that no one planned is ours."""
+    """Return the page for an exception; an unexpected one is this server's fault."""
     return next((problem for kind, problem in problems if isinstance(error, kind)), _INTERNAL)
 
 
 def new_reference() -> str:
-    """Make a reference for the log and the page, such as `7F3K-92QD`."""
+    """Return a reference for the log and the page, such as `7F3K-92QD`."""
     signs = "".join(secrets.choice(_REFERENCE_SIGNS) for _ in range(8))
     return f"{signs[:4]}-{signs[4:]}"
 
@@ -96,7 +96,7 @@ def problem_page(
     sentence: str = "",
     retry: str = "",
 ) -> Response:
-    """Answer with the page of a problem; `sentence` says more where the state machine knows more."""
+    """Render the page of a problem; `sentence` adds details from the state machine."""
     return page(
         request_headers,
         "problem.html",
@@ -104,12 +104,12 @@ def problem_page(
         kind=problem.kind,
         sentence=sentence,
         reference=reference,
-        # The clock on the wall, as the log has it; nothing is decided by it.
+        # Local time, as in the log; nothing is decided by it.
         at=datetime.now(UTC).astimezone(),
         retry=retry,
     )
 
 
 def gone_page(request_headers: Headers) -> Response:
-    """Answer with the one page for unknown, malformed, foreign, used and expired links."""
+    """Render the one page for unknown, malformed, used and expired links, and for those of other users."""
     return page(request_headers, "closed.html", status=404, kind="gone")

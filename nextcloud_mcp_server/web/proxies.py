@@ -1,7 +1,7 @@
-"""Who a request comes from: the peer itself, or whom a trusted reverse proxy names.
+"""The source of a request: the peer, or the address that a trusted reverse proxy reports.
 
-Headers are text that anyone can send. They are believed when the peer is a proxy that the operator
-named, and taken off in any case, so that nothing behind this layer can believe them by mistake.
+Any client can send these headers. They are trusted only if the peer is a proxy in the operator's settings, and
+removed in any case, so that no later layer can trust them by mistake.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ Network = IPv4Network | IPv6Network
 
 
 class TrustedProxies:
-    """Puts the user's address, scheme and Host in the place of the proxy's.
+    """Replaces the proxy's address, scheme and Host by the client's.
 
-    Of each list the right end counts, where our own proxies write; what stands left of the first
-    address that is no proxy of ours was sent by a stranger.
+    In each list the right end counts, to which the operator's proxies append. Everything left of the first
+    address that is no such proxy could have been sent by the client.
     """
 
     def __init__(self, app: ASGIApp, networks: Sequence[Network]) -> None:
@@ -26,7 +26,7 @@ class TrustedProxies:
         self._networks = tuple(networks)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on as it was before the proxies."""
+        """Pass the request on with the values from before the proxies."""
         if scope["type"] == "http":
             scope = self._without_proxies(scope)
         await self._app(scope, receive, send)
@@ -40,7 +40,7 @@ class TrustedProxies:
         scheme = _last(headers, "x-forwarded-proto").lower()
         host = _last(headers, "x-forwarded-host")
         if host:
-            # The one check of it comes after: only names of this server pass.
+            # `guard` checks it afterwards: only names of this server pass.
             kept = [(name, value) for name, value in kept if name != b"host"]
             kept.append((b"host", host.encode("latin-1")))
         return {
@@ -66,19 +66,19 @@ class TrustedProxies:
 
 
 def names_proxy(header: str) -> bool:
-    """Tell whether a header speaks of what lies between the user and us."""
+    """Tell whether a header is one that proxies add."""
     name = header.lower()
     return name in ("forwarded", "via") or name.startswith("x-forwarded-")
 
 
 def client_address(scope: Scope) -> str:
-    """Name where a request comes from; empty over a socket that has no address."""
+    """Return the address of a request's client; empty for a socket without an address."""
     client: tuple[str, int] | None = scope.get("client")
     return client[0] if client else ""
 
 
 def network_of(address: str) -> str:
-    """Shorten an address to its network, which its user knows again and which names no machine."""
+    """Shorten an address to its network, which its user recognizes and which identifies no machine."""
     parsed = _parse(address)
     if parsed is None:
         return ""
@@ -95,7 +95,7 @@ def _last(headers: Headers, name: str) -> str:
 
 
 def _parse(text: str) -> Address | None:
-    """Read an address as proxies write it: bare, in brackets, with a port."""
+    """Parse an address as proxies write it: bare, in brackets, with a port."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -104,5 +104,5 @@ def _parse(text: str) -> Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    # A socket for both families shows IPv4 peers so.
+    # A socket for both families shows IPv4 peers in this form.
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

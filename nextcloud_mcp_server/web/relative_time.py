@@ -1,4 +1,4 @@
-"""A point in time as users say it. We do not know their time zone, so recent ones are counted back."""
+"""A point in time in words. The user's time zone is not known, so recent times are relative."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ _COUNTED_BACK = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class RelativeTime:
-    """A key of the catalogue under `moment`, and what the sentence needs."""
+    """A key of the catalogue under `moment`, and the values of its sentence."""
 
     at: datetime
     kind: str
@@ -17,7 +17,7 @@ class RelativeTime:
 
     @classmethod
     def of(cls, at: datetime, *, now: datetime) -> "RelativeTime":
-        """Say how long ago something was, or on which day when that is a week or more."""
+        """Say how long ago a time was, or its day if that is a week or more."""
         past = now - at
         if past < _MINUTE:
             return cls(at, "now")

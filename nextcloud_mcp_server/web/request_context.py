@@ -1,7 +1,6 @@
-"""Who is at the other end of a request, in the mode of many users, and where they go next.
+"""The request context in multi-user modes: the user at the browser, and the next redirect target.
 
-Every place a user is sent to is a path of ours that is made here; nothing of a request is ever
-taken as an address.
+Every redirect target is a path that is made here; no part of a request is ever used as a URL.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +36,7 @@ _LONGEST_QUERY = 8_000
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: the state machine, the browser's cookies, and who is signed in there."""
+    """One request: the consent service, the browser's cookies, and the signed-in user."""
 
     request: Request
     consent_service: ConsentBackend
@@ -46,7 +45,7 @@ class RequestContext:
 
     @property
     def name(self) -> Name:
-        """How the pages call the user who is signed in."""
+        """The name of the signed-in user on the pages."""
         return person_name(self.who) if self.who else Name("")
 
 
@@ -55,9 +54,9 @@ PersonHandler = Callable[[RequestContext, SignedIn], Awaitable[Response]]
 
 
 class EndpointFactory:
-    """Makes endpoints of handlers: finds out who asks, and shows who is signed in as another user.
+    """Makes endpoints of handlers: reads the browser session, and handles requests of another user.
 
-    `on_person` hears of each request of a user who is signed in, and may refuse it.
+    `on_person` is called with each request of a signed-in user, and may refuse it.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class EndpointFactory:
     ) -> Callable[[Request], Awaitable[Response]]:
         """Make an endpoint that needs a browser session; without one `otherwise` answers.
 
-        A callback is counted by its address alone: a code that is refused before it is read stays usable.
+        A callback is counted by its address only: refusing it unread would leave its code usable.
         """
 
         async def either(context: RequestContext) -> Response:
@@ -101,7 +100,7 @@ class EndpointFactory:
         return self.public(either)
 
     async def _meet(self, request: Request) -> RequestContext:
-        # The keys come with the state machine, which is built when it is first asked for.
+        # The keys come with the consent service, which is created on first use.
         consent_service = await self._consent_service()
         cookies = Cookies.of(request, self._keys())
         who = await consent_service.signed_in(cookies.session) if cookies.session else None
@@ -109,12 +108,12 @@ class EndpointFactory:
 
 
 def person_name(who: SignedIn) -> Name:
-    """Call a user by the name the sign-in gave, or by what it knows them as."""
+    """Return a user's name from the sign-in, or else their id."""
     return Name.of(who.display_name) or Name.of(who.uid or "") or Name.of(who.principal.subject)
 
 
 async def our_form(context: RequestContext) -> dict[str, list[str]]:
-    """Read a form that one of our pages sent.
+    """Read a form that one of this server's pages sent.
 
     Raises:
         FormRefused: Another page sent it.
@@ -124,7 +123,7 @@ async def our_form(context: RequestContext) -> dict[str, list[str]]:
 
 
 def require_check(context: RequestContext, form: dict[str, list[str]], purpose: str) -> None:
-    """Let a form pass only when it was made for this purpose in this session.
+    """Refuse a form unless it was made for this purpose in this session.
 
     Raises:
         FormRefused: It was made in another session, or long ago.
@@ -134,10 +133,10 @@ def require_check(context: RequestContext, form: dict[str, list[str]], purpose: 
 
 
 def asked_id(context: RequestContext, values: Sequence[str]) -> str:
-    """Take the id of the consent request that a request is about, and remember it for the pages of problems.
+    """Return the id of the consent request of a request, and store it for the error pages.
 
     Raises:
-        ElicitationUnknown: It is missing, there twice, or has another shape.
+        ElicitationUnknown: It is missing, there twice, or malformed.
     """
     elicitation_id = one_id(values)
     context.request.state.elicitation_id = elicitation_id
@@ -146,10 +145,10 @@ def asked_id(context: RequestContext, values: Sequence[str]) -> str:
 
 
 def params_of(request: Request) -> Params:
-    """Read the parameters of a callback, each with every value it has.
+    """Return the parameters of a callback, each with all its values.
 
-    Of an address that is longer than any provider sends only the codes are read: without a `state` it is refused, and
-    the codes are spent.
+    Of a query that is longer than any provider's only the codes are read: without a `state` the callback is
+    refused, and the codes are marked as spent.
     """
     query = request.query_params
     wanted = ("code",) if is_too_long(request) else tuple(query)
@@ -162,41 +161,41 @@ def is_too_long(request: Request) -> bool:
 
 
 def consent_target(elicitation_id: str) -> str:
-    """Name a consent request as what a sign-in is for."""
+    """Return the sign-in target for a consent request."""
     return f"{_CONSENT_REQUEST}{elicitation_id}"
 
 
 def path_of(target: str) -> str:
-    """Find the page that a sign-in was for."""
+    """Return the path of the page for a sign-in target."""
     return (
         consent_path(CONSENT, elicitation_id_of(target)) if target.startswith(_CONSENT_REQUEST) else ACCOUNT
     )
 
 
 def elicitation_id_of(target: str) -> str:
-    """Find the consent request that a sign-in was for.
+    """Return the id of the consent request in a sign-in target.
 
     Raises:
-        ElicitationUnknown: It was for something else.
+        ElicitationUnknown: The target is no consent request.
     """
     return one_id([target.removeprefix(_CONSENT_REQUEST)])
 
 
 def consent_path(path: str, elicitation_id: str) -> str:
-    """Address a page of a consent request."""
+    """Build the path of a page of a consent request."""
     return f"{path}?{urlencode({'elicitationId': elicitation_id})}"
 
 
 def see(path: str) -> Response:
-    """Send the browser to a page of ours. 303, never 307: nothing is posted again (RFC 9700 §4.12)."""
+    """Redirect to a page of this server. 303, never 307: nothing is posted again (RFC 9700 §4.12)."""
     return RedirectResponse(path, 303)
 
 
 def redirect_page(context: RequestContext, redirect_target: RedirectTarget, kind: str) -> Response:
-    """Lead on to another site.
+    """Render a page that redirects to another site.
 
-    A form's answer may not redirect there: `form-action 'self'` stops that in Chromium. The header is
-    no part of the form's answer any more, and the link is for those whose browser does not follow it.
+    A form's response may not redirect there: `form-action 'self'` stops that in Chromium. The Refresh header is
+    not part of the form submission any more, and the link is for browsers that ignore it.
     """
     return page(
         context.request.headers,

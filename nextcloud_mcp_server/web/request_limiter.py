@@ -1,8 +1,8 @@
-"""What one user and one of their clients may have at the MCP endpoint: requests a minute, calls, streams.
+"""Limits of one user and of one client at the MCP endpoint: requests per minute, calls, streams.
 
-What comes too fast waits for a while, and is refused when that would take too long. A refusal is held back for a
-moment, so that a program that tries again at once does so at the pace of this server. Counted in memory, for each
-process by itself.
+A request that comes too fast waits, and is refused if the wait would be too long. A refusal is delayed for a
+moment, so that a program that retries at once does so at this server's pace. Counts are kept in memory, per
+process.
 """
 
 import math
@@ -16,22 +16,22 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import TooManyRequests
 from nextcloud_mcp_server.web.fair_queue import FairQueue
 
-#: A body costs one request more for so many bytes, and for so many elements.
+#: A body counts as one more request for so many bytes, and for so many elements.
 _BYTES_OF_ONE = 131_072
 _ELEMENTS_OF_ONE = 1_000
-#: Up to so many bytes a body is none of the large ones.
+#: Up to so many bytes a body does not count as large.
 LARGE_BODY = 262_144
 _MOST_SHARES = 16_384
-#: A refusal takes longer by its base for every so many that wait beside it.
+#: The delay of a refusal grows by its base for so many refusals that wait at the same time.
 _REFUSALS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRates:
-    """What one user may have; one client of this user gets half of each.
+    """The limits of one user; one client of this user gets half of each.
 
-    `burst` requests may come at once, and `per_minute` after that; what comes faster waits, `wait_seconds` at most.
-    `calls` are worked on at once, and of `large_bodies` read at once; `streams` stay open.
+    `burst` requests may come at once, and `per_minute` after that; faster ones wait, `wait_seconds` at most.
+    `calls` are handled at once, and of `large_bodies` read at once; `streams` stay open.
     """
 
     per_minute: int = 1_200
@@ -43,7 +43,7 @@ class RequestRates:
     refusal_seconds: float = 1.0
 
     def half(self) -> "RequestRates":
-        """Give what one client may have."""
+        """Return the limits of one client."""
         return RequestRates(
             per_minute=max(1, self.per_minute // 2),
             burst=max(1, self.burst // 2),
@@ -54,12 +54,12 @@ class RequestRates:
 
 
 class _Share:
-    """What one user or one client has in use."""
+    """What one user or one client uses of its limits."""
 
     def __init__(self, rates: RequestRates) -> None:
         self._rates = rates
         self._interval = 60 / rates.per_minute
-        # When all that was asked for would be done, had each request its interval (GCRA).
+        # The time at which all requests would be done if each took one interval (GCRA).
         self._done_at = -math.inf
         self.calls = anyio.Semaphore(rates.calls)
         self.large_bodies = anyio.Semaphore(rates.large_bodies)
@@ -68,7 +68,7 @@ class _Share:
         self.users = 0
 
     def wait(self, now: float) -> float:
-        """Tell how long the next request has to wait."""
+        """Return how long the next request must wait."""
         return max(0.0, self._done_at - (self._rates.burst - 1) * self._interval - now)
 
     def charge(self, requests: int, now: float) -> None:
@@ -76,7 +76,7 @@ class _Share:
         self._done_at = max(self._done_at, now) + requests * self._interval
 
     def has_room_for_call(self) -> bool:
-        """Tell whether a call may wait for its place; as many may wait as are worked on."""
+        """Tell whether a call may wait for its place; as many may wait as are handled."""
         return self.calls.statistics().tasks_waiting < self._rates.calls
 
     def has_room_for_stream(self) -> bool:
@@ -90,7 +90,7 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that was let in, and what it takes from its user's share and its client's."""
+    """An admitted request, with the shares of its user and its client."""
 
     bearer: Bearer
     person: _Share
@@ -100,7 +100,7 @@ class Admission:
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[None]:
-        """Count the request among those that are worked on, or wait for a place.
+        """Count the request among those that are handled, or wait for a place.
 
         Raises:
             TooManyRequests: Too many wait already.
@@ -112,19 +112,19 @@ class Admission:
 
     @asynccontextmanager
     async def large_body(self) -> AsyncGenerator[None]:
-        """Count the request among those with a large body, which take memory, or wait for a place."""
+        """Count the request among those with a large body, which need memory, or wait for a place."""
         async with self.client.large_bodies, self.person.large_bodies:
             yield
 
     def charge_body(self, size: int, elements: int) -> None:
-        """Count what a body costs beyond a small one."""
+        """Count the cost of a body beyond a small one."""
         requests, now = size // _BYTES_OF_ONE + elements // _ELEMENTS_OF_ONE, anyio.current_time()
         self.person.charge(requests, now)
         self.client.charge(requests, now)
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Wait for the turn of this user among all."""
+        """Wait for the turn of this user among all users."""
         async with self.queue.turn(self.bearer.principal):
             yield
 
@@ -146,7 +146,7 @@ class Admission:
             self.person.streams -= 1
 
     async def refusal(self, wait: float) -> TooManyRequests:
-        """Make a refusal, but not at once."""
+        """Return the exception of a refusal, after a delay."""
         self.person.refusals += 1
         try:
             await anyio.sleep(self.rates.refusal_seconds * (1 + self.person.refusals / _REFUSALS_AT_ONCE))
@@ -161,7 +161,7 @@ class Admission:
 
 
 class RequestLimiter:
-    """Decides when a request with a verified token begins, and whether."""
+    """Decides whether and when a request with a verified token begins."""
 
     def __init__(self, rates: RequestRates | None = None, *, queue: FairQueue | None = None) -> None:
         self._of_person = rates or RequestRates()
@@ -172,15 +172,15 @@ class RequestLimiter:
 
     @property
     def remembered(self) -> int:
-        """How many users and clients there are shares of."""
+        """How many users and clients have a share."""
         return len(self._shares)
 
     @asynccontextmanager
     async def admit(self, bearer: Bearer) -> AsyncGenerator[Admission]:
-        """Let a request in when its user and its client have not asked for too much, or after a while.
+        """Admit a request, at once or after a wait, within the limits of its user and its client.
 
         Raises:
-            TooManyRequests: Waiting would take too long.
+            TooManyRequests: The wait would be too long.
         """
         with (
             self._share(bearer.principal, self._of_person) as person,

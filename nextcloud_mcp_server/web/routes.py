@@ -25,7 +25,7 @@ from nextcloud_mcp_server.web.sign_in import SignInPages
 from nextcloud_mcp_server.web.single_user_consent import ConsentPages, SingleUserConsent
 
 if TYPE_CHECKING:
-    # What stands behind them brings along the checking of signed tokens, which one user's server never needs.
+    # Their imports load the verification of signed tokens, which a single-user server never needs.
     from nextcloud_mcp_server.web.authorizations import Authorizations
     from nextcloud_mcp_server.web.authorize import AuthorizePages
 
@@ -44,11 +44,11 @@ def routes(
     sandbox: bool = False,
     secret: bool = True,
 ) -> list[BaseRoute]:
-    """List the routes of one user's server.
+    """Build the routes of a single-user server.
 
-    `consent` is asked at the first page, and `csrf_keys` after it; `sandbox` says that the server
-    works on the built-in Nextcloud, which the command that connects a client must be told. `secret` says that
-    clients need one: those that were not given it look for a way to register.
+    `consent` is awaited with the first page, and `csrf_keys` called after it; `sandbox` says that the server
+    uses the built-in Nextcloud, which the command that connects a client must know. `secret` says that clients
+    need one: clients without it look for a way to register.
     """
     pages = ConsentPages(consent, csrf_keys=csrf_keys, clock=clock)
     return _with_the_rest(
@@ -64,9 +64,9 @@ def routes(
 
 
 def _needs_secret_routes() -> list[Route]:
-    """List what clients try that are refused without the secret and take the server for one with OAuth.
+    """Build routes for what clients without the secret try, since they expect OAuth.
 
-    Only JSON, as RFC 7591 §3.2.2 and RFC 6749 §5.2 have it: clients show the description.
+    Only JSON, as in RFC 7591 §3.2.2 and RFC 6749 §5.2: clients show the description.
     """
 
     async def refuse(_: Request) -> Response:
@@ -89,11 +89,12 @@ def multi_user_routes(
     on_person: Callable[[Principal], Awaitable[None]] | None = None,
     authorizations: "Callable[[], Awaitable[Authorizations]] | None" = None,
 ) -> list[BaseRoute]:
-    """List the routes of a server on which users sign in, each with an account of their own.
+    """Build the routes of a server on which users sign in, each with an account of their own.
 
-    `consent_service` is asked at the first page, and `keys` after it. `nextcloud_host` is what strangers may
-    know, `mcp_url` what users give to their assistants; `on_person` may refuse a user who asks too often.
-    `authorizations` are there where this server itself lets clients in, and users sign in with Nextcloud.
+    `consent_service` is awaited with the first page, and `keys` called after it. `nextcloud_host` is shown
+    before a sign-in, `mcp_url` is what users give to their clients; `on_person` may refuse a user with too many
+    requests. `authorizations` is given in `MODE=builtin`, where this server issues tokens, and users sign in at
+    Nextcloud.
     """
     endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
     sign_in, consent_request = SignInPages(nextcloud_host), MultiUserConsentPages(clock=clock)
@@ -126,7 +127,7 @@ def multi_user_routes(
 def _authorize_routes(
     pages: "AuthorizePages", keys: Callable[[], Sequence[bytes]], otherwise: Endpoint
 ) -> list[Route]:
-    """List the way of a client's user. Nextcloud knows one address of ours, so all come back there."""
+    """Build the routes of `/authorize`. Nextcloud knows one redirect URI, so all callbacks share it."""
     from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT  # noqa: PLC0415 - MODE=builtin only
 
     callback = by_state({CLIENT_STATE: pages.come_back}, otherwise=otherwise)
@@ -143,7 +144,7 @@ def _authorize_routes(
 
 
 def by_state(handlers: Mapping[str, Endpoint], *, otherwise: Endpoint) -> Endpoint:
-    """Choose who takes a callback by how its `state` begins; whether it is good is theirs to find out."""
+    """Choose the handler of a callback by the prefix of its `state`; the handler verifies the `state`."""
 
     async def endpoint(request: Request) -> Response:
         state = request.query_params.get("state", "")
@@ -207,7 +208,7 @@ def _account_routes(endpoints: EndpointFactory, pages: AccountPages) -> list[Rou
 
 
 def _with_the_rest(pages: Sequence[Route]) -> list[BaseRoute]:
-    """Add what every mode has; the last one catches every other path, so this list goes after all else."""
+    """Add the routes of every mode; the last one matches every other path, so this list comes last."""
     known = [*pages, _page_route("/static/{name}", _static, "GET"), Route("/healthz", healthz)]
     return [*known, _page_route("/{path:path}", _nothing_here(known), *_METHODS)]
 
@@ -235,7 +236,7 @@ def _callback_route(
     problems: Problems = PEOPLE,
     around: Sequence[Middleware] = (),
 ) -> Route:
-    """Make a route whose every answer leads to an address without code and state."""
+    """Build a route whose every answer leads to a URL without code and state."""
     results = Middleware(CallbackResults, keys=keys)
     return _multi_user_route(path, handler, "GET", problems=problems, around=[*around, results])
 
@@ -248,7 +249,7 @@ def _multi_user_route(
     around: Sequence[Middleware] = (),
 ) -> Route:
     route = _page_route(path, handler, *methods, problems=problems, around=around)
-    # Starlette adds it. These pages look up who asks, and a callback takes what it is sent, once.
+    # Starlette adds HEAD. These pages look up the user, and a callback uses its parameters once.
     (route.methods or set()).discard("HEAD")
     return route
 

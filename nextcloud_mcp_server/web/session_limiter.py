@@ -1,7 +1,7 @@
-"""How many sessions one user and one of their clients may have: the oldest idle one ends for a new one.
+"""Limits the sessions of one user and one client: a new one ends the oldest idle one.
 
-Clients (of 2025-11-25) open sessions and seldom end them. Each takes memory until it has been idle for half an hour,
-and there is room for so many only; without a limit of each user one token took all of them.
+Clients (of 2025-11-25) open sessions and rarely end them. Each takes memory until it has been idle for half an
+hour, and the transport has room for a fixed number; without a limit per user, one token could take all of them.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ MOST_OF_CLIENT = 25
 MOST_OF_ALL = 9_000
 
 _SESSION = "mcp-session-id"
-#: What a request that ends a session has in common with the one that opened it.
+#: The keys that a request to end a session copies from the one that opened it.
 _OF_ADDRESS = (
     "type",
     "asgi",
@@ -45,13 +45,13 @@ class _Session:
     in_use: int = 0
 
     def is_of(self, user: BearerUser, *, client: bool) -> bool:
-        """Tell whether it belongs to the same user, and with `client` to the same client."""
+        """Tell whether the session belongs to the same user, and with `client` to the same client."""
         mine, other = self.user.bearer, user.bearer
         return mine.principal == other.principal and (not client or mine.client_id == other.client_id)
 
 
 class SessionLimiter:
-    """Around the MCP endpoint, inside of what verifies tokens: notes the sessions that are opened and used."""
+    """Wraps the MCP endpoint, inside the layer that verifies tokens; tracks opened and used sessions."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class SessionLimiter:
         self._most_of_person = most_of_person
         self._most_of_client = most_of_client
         self._most_of_all = most_of_all
-        # The one that was used last is the last one.
+        # In the order of their last use.
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._by_person: dict[object, OrderedDict[str, _Session]] = {}
 
     async def end(self, meant: Callable[[Bearer], bool]) -> None:
-        """End the sessions that were opened with the tokens that are meant."""
+        """End the sessions whose token matches a predicate."""
         for session in [each for each in self._sessions.values() if meant(each.user.bearer)]:
             await self._end(session)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, and end sessions that are too many after it opened another one."""
+        """Run the application; after it opened a session, end those beyond the limits."""
         user = scope.get("user")
         if scope["type"] != "http" or not isinstance(user, BearerUser):
             await self._app(scope, receive, send)
@@ -136,7 +136,7 @@ class SessionLimiter:
             await self._end(_oldest_idle(self._sessions.values()))
 
     async def _end(self, session: _Session) -> None:
-        """End a session as its own client does; what it has open ends with it."""
+        """End a session by a DELETE request, as its own client does; its streams end with it."""
         self._forget(session)
         ending: Scope = {
             **session.scope,
@@ -156,8 +156,8 @@ class SessionLimiter:
 
 
 def _oldest_idle(sessions: Iterable[_Session]) -> _Session:
-    """Choose the session that was used the longest ago, one that is in use only where all are."""
-    # The last one is the one that needs the room.
+    """Return the session with the oldest use; one in use only if all are."""
+    # The last one is the new session, which needs the room.
     *listed, _ = sessions
     return next((session for session in listed if not session.in_use), listed[0])
 

@@ -1,4 +1,4 @@
-"""The pages around a sign-in: before it, on the way to it, and coming back from it."""
+"""The pages around a sign-in: before it, the redirect to it, and its callback."""
 
 from starlette.responses import Response
 
@@ -30,22 +30,22 @@ from nextcloud_mcp_server.web.request_context import (
 
 
 class SignInPages:
-    """The handlers; `nextcloud_host` is what the page before a sign-in may name."""
+    """The handlers; `nextcloud_host` may be shown before a sign-in."""
 
     def __init__(self, nextcloud_host: str) -> None:
         self._host = nextcloud_host
 
     async def ask(self, context: RequestContext) -> Response:
-        """Say that a user wants something, and nothing more.
+        """Render the page before a sign-in, which says nothing about the consent request.
 
-        The page is the same for every link, also for those who are signed in, and holds no id: its form
-        is sent to its own address. Nothing is looked up, so nothing can be told apart.
+        The page is the same for every link, also for signed-in users, and holds no id: its form is sent to its
+        own URL. Nothing is looked up, so that links cannot be told apart.
         """
         asked_id(context, context.request.query_params.getlist("elicitationId"))
         return page(context.request.headers, "provision.html", host=Name.of_host(self._host))
 
     async def begin(self, context: RequestContext) -> Response:
-        """Start a sign-in for a consent request; who is signed in already goes straight on."""
+        """Start a sign-in for a consent request; redirect a signed-in user to the request."""
         require_our_page(context.request)
         elicitation_id = asked_id(context, context.request.query_params.getlist("elicitationId"))
         if context.who is not None:
@@ -59,7 +59,7 @@ class SignInPages:
         return see(ACCOUNT) if context.who is not None else await _start(context, ACCOUNT_TARGET)
 
     async def change_person(self, context: RequestContext) -> Response:
-        """Sign out anyone who is signed in, and start again for the same consent request."""
+        """End the browser session, and start a sign-in for the same consent request."""
         form = await our_form(context)
         elicitation_id = asked_id(context, form.get("elicitationId", []))
         if context.who is not None:
@@ -74,18 +74,18 @@ class SignInPages:
         return response
 
     async def go_on(self, context: RequestContext) -> Response:
-        """Lead on to the sign-in that this browser has begun."""
+        """Render the page that redirects to the sign-in that this browser has begun."""
         redirect_target = context.cookies.where_to("sign-in")
         if redirect_target is None:
             raise ElicitationUnknown("This browser has begun no sign-in.")
         return redirect_page(context, redirect_target, "sign_in")
 
     async def come_back(self, context: RequestContext) -> Response:
-        """Take the answer of the identity provider, and replace its address at once."""
+        """Handle the callback of the identity provider, and redirect to an address without the code."""
         redirect_target = context.cookies.where_to("sign-in")
         if redirect_target is not None:
             context.request.state.retry = _retry_path(redirect_target.target)
-        # Also where this browser began none: another one may have, and then its code is ended.
+        # Also if this browser began no sign-in: another one may have, and then its code is ended.
         done = await context.consent_service.finish_sign_in(
             context.cookies.flow,
             params_of(context.request),

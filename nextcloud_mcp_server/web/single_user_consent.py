@@ -1,7 +1,7 @@
-"""The pages of one consent request: what is asked for, waiting for Nextcloud, and how it ended.
+"""The pages of a consent request in single-user mode: request, waiting page, result.
 
-In personal mode no one signs in here: the operator is the user. A GET changes nothing, whatever
-fetches it. Links that are unknown, malformed, used or expired look the same, to the byte.
+There is no sign-in: the operator is the user. A GET changes nothing, whatever sends it. Unknown, malformed,
+used and expired links get the same answer, to the byte.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,14 +32,14 @@ _PROVISION = "/oauth/provision"
 
 
 class SingleUserConsent(Protocol):
-    """What the pages need of the state machine behind them."""
+    """What the pages need of the consent state machine."""
 
     async def view(self, elicitation_id: str) -> ConsentRequest | None:
-        """Show a consent request, or None when there is none."""
+        """Return a consent request, or None if there is none."""
         ...
 
     async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
-        """Record what was ticked and start, or reuse, the sign-in at Nextcloud."""
+        """Record the ticked scopes, and start or reuse the login flow at Nextcloud."""
         ...
 
     async def decline(self, elicitation_id: str) -> None:
@@ -48,26 +48,26 @@ class SingleUserConsent(Protocol):
 
 
 class NothingToAllow:
-    """Stands behind the pages where the operator's settings give the access: every link leads nowhere."""
+    """Used where the operator's settings hold the credential: every link is unknown."""
 
     async def view(self, elicitation_id: str) -> ConsentRequest | None:
-        """Know no consent request, so that anyone who tries links learns nothing about the settings."""
+        """Return None, so that an attacker who tries links learns nothing about the settings."""
         del elicitation_id
 
     async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
-        """Refuse, as for every link that is unknown."""
+        """Refuse, as for every unknown link."""
         del elicitation_id, scopes
         raise ElicitationUnknown("There is no such request.")
 
     async def decline(self, elicitation_id: str) -> None:
-        """Refuse, as for every link that is unknown."""
+        """Refuse, as for every unknown link."""
         del elicitation_id
         raise ElicitationUnknown("There is no such request.")
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """One request: the state machine, and the session of the browser."""
+    """One request: the consent state machine, and the session of the browser."""
 
     consent: SingleUserConsent
     session: BrowserSession
@@ -80,7 +80,7 @@ class _Context:
 
 
 class ConsentPages:
-    """The handlers of the consent pages; errors pass through to `middleware.PageErrors`."""
+    """The handlers of the consent pages; exceptions pass through to `middleware.PageErrors`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ConsentPages:
         self._clock = clock
 
     async def show(self, request: Request) -> Response:
-        """Show what is asked for, without any effect."""
+        """Render the consent request; this changes nothing."""
         elicitation_id = one_id(request.query_params.getlist("elicitationId"))
         context = await self._context(request)
         consent_request = await context.find(elicitation_id)
@@ -107,14 +107,14 @@ class ConsentPages:
         return self._consent_page(request, context.session, consent_request, ticked=consent_request.needed)
 
     async def answer(self, request: Request) -> Response:
-        """Take the user's answer."""
+        """Handle the form with the user's answer."""
         elicitation_id, form, context = await self._checked_form(request)
         consent_request = await context.find(elicitation_id)
         if consent_request.state.final:
             if context.session.holds_ticket(elicitation_id):
                 return to_waiting(elicitation_id)
             raise ElicitationUnknown("This request is over.")
-        # What is allowed already stays so, whatever this form says: it is ended elsewhere.
+        # Scopes that are granted already stay so, whatever this form says: this page does not end them.
         ticked = (frozenset(form.get("allow", ())) | consent_request.granted) & consent_request.offered
         answer = single(form.get("answer", []))
         if answer == "deny":
@@ -134,7 +134,7 @@ class ConsentPages:
         return response
 
     async def wait(self, request: Request) -> Response:
-        """Follow a consent request to its end, in the browser that gave the answer."""
+        """Render the waiting page, in the browser that answered."""
         elicitation_id = one_id(request.query_params.getlist("elicitationId"))
         context = await self._context(request)
         if not context.session.holds_ticket(elicitation_id):
@@ -160,7 +160,7 @@ class ConsentPages:
                 raise ElicitationUnknown("This request is over.")
 
     async def cancel(self, request: Request) -> Response:
-        """End the consent request from the waiting page."""
+        """Decline the consent request from the waiting page."""
         elicitation_id, _, context = await self._checked_form(request)
         if not context.session.holds_ticket(elicitation_id):
             raise ElicitationUnknown("Another browser gave the answer, or none did.")
@@ -170,12 +170,12 @@ class ConsentPages:
         return to_waiting(elicitation_id)
 
     async def _context(self, request: Request) -> _Context:
-        # The keys come with the state machine, which is built when it is first asked for.
+        # The keys come with the state machine, which is created on first use.
         consent = await self._consent()
         return _Context(consent, BrowserSession.of(request, self._csrf_keys()))
 
     async def _checked_form(self, request: Request) -> tuple[str, dict[str, list[str]], _Context]:
-        """Read a form that our own page in this browser sent; before anything is looked up by it."""
+        """Read a form that this server's page in this browser sent; nothing is looked up before this check."""
         require_our_page(request)
         form = await read_form(request)
         elicitation_id = one_id(form.get("elicitationId", []))

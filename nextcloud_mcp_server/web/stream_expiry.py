@@ -1,4 +1,4 @@
-"""Ends the streams that outlast the token they were opened with; their clients go on with the next one."""
+"""Stream expiry: ends the streams that outlast the token they were opened with; clients reopen them."""
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ _DISCONNECT = "http.disconnect"
 
 
 def lasts(method: str, value: object) -> bool:
-    """Tell whether a request is answered with a stream that ends when its client leaves, not with its work.
+    """Tell whether a request is answered with a stream that ends only when its client disconnects.
 
-    `GET` opens the one of a session (2025-11-25), `subscriptions/listen` one of its own (2026-07-28).
+    `GET` opens the stream of a session (2025-11-25), `subscriptions/listen` one of its own (2026-07-28).
     """
     messages = cast("list[object]", value) if isinstance(value, list) else [value]
     asked = (cast("dict[str, Any]", each).get("method") for each in messages if isinstance(each, dict))
@@ -23,20 +23,20 @@ def lasts(method: str, value: object) -> bool:
 
 
 class OpenStreams:
-    """The streams that are open, each with the token it was opened with."""
+    """The open streams, each with the token it was opened with."""
 
     def __init__(self) -> None:
         self._open: dict[Cut, Bearer] = {}
 
     def end(self, meant: Callable[[Bearer], bool]) -> None:
-        """Cut off the streams whose tokens are meant."""
+        """End the streams whose token matches a predicate."""
         for cut, bearer in list(self._open.items()):
             if meant(bearer):
                 cut.now()
 
     @contextmanager
     def opened(self, bearer: Bearer) -> Generator["Cut"]:
-        """Note a stream while it is open."""
+        """Record a stream while it is open."""
         cut = Cut()
         self._open[cut] = bearer
         try:
@@ -46,19 +46,19 @@ class OpenStreams:
 
 
 class Cut:
-    """Cuts one stream off."""
+    """Ends one stream."""
 
     def __init__(self) -> None:
         self.done = False
         self._waiting = anyio.CancelScope()
 
     def now(self) -> None:
-        """Let the application hear that its client has left."""
+        """Report a disconnect of the client to the application."""
         self.done = True
         self._waiting.cancel()
 
     async def wait(self, receive: Callable[[], Awaitable[Message]], *, until: float) -> Message | None:
-        """Receive, unless the moment comes or the stream is cut off before."""
+        """Receive a message; None if the time is reached or the stream is ended before."""
         if self.done:
             return None
         self._waiting = anyio.CancelScope(deadline=until)
@@ -69,9 +69,9 @@ class Cut:
 async def run_for(
     app: ASGIApp, scope: Scope, receive: Receive, send: Send, *, seconds: float, cut: Cut | None = None
 ) -> None:
-    """Run an application that answers with a stream; after so many seconds its client has left, for all it hears.
+    """Run an application that answers with a stream; after so many seconds it sees a disconnect.
 
-    The client sees the answer end without a last word, as it does when a proxy cuts it off.
+    The client sees the response end without a final message, as when a proxy cuts it off.
     """
     left, cut = anyio.current_time() + seconds, cut or Cut()
     unfinished = False

@@ -1,1 +1,1 @@
-"""Our own authorization server for MCP clients (RFC 6749); knows no web framework and no database library."""
+"""The built-in authorization server for MCP clients (RFC 6749); knows no web or database library."""

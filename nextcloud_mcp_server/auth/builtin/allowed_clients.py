@@ -1,4 +1,4 @@
-"""Which clients the operator lets users connect."""
+"""The operator's settings of which clients users may connect."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,10 @@ _EVERY_HOST_BELOW = "*."
 
 @dataclass(frozen=True, slots=True)
 class AllowedClients:
-    """Words of the settings: a host, `*.` and a host for all below it, or a scheme with its colon.
+    """Entries are a host, `*.` and a host for all its subdomains, or a scheme with its colon.
 
-    Without `allowed` every user is, except `denied` ones. A client with a document counts by the host
-    of that; a registered one, which may call itself anything, by every place it may send users to.
+    Without `allowed` every client may be connected, except `denied` ones. A client with a document is judged by
+    the document's host. A registered client may give itself any name, so it is judged by all its redirect URIs.
     """
 
     allowed: frozenset[str] = frozenset()
@@ -24,7 +24,7 @@ class AllowedClients:
         return all(map(self._allows, _places(client)))
 
     def allow_host(self, host: str) -> bool:
-        """Tell whether the documents of a host are read."""
+        """Tell whether client documents of a host may be read."""
         return self._allows(host)
 
     def _allows(self, place: str) -> bool:
@@ -39,7 +39,7 @@ def _places(client: Client) -> list[str]:
 
 
 def place_of(uri: str) -> str:
-    """Name where a redirect URI leads, in the words of the settings: `localhost` for this computer."""
+    """Return the place of a redirect URI, as the settings write it: `localhost` for this computer."""
     return "localhost" if redirects.is_loopback(uri) else redirects.shown(uri)
 
 

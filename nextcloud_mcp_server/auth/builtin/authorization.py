@@ -1,8 +1,8 @@
-"""The authorization endpoint's way: from what a client asks for to the code it gets (RFC 6749 §4.1).
+"""The authorization endpoint: from an authorization request to the code (RFC 6749 §4.1).
 
-A client may have come out of nowhere, so its user is asked before Nextcloud is: Nextcloud lets a
-browser that it knows through at once, whatever sent it. Nothing is stored until they have agreed, and
-nothing is connected until they have said that they are who Nextcloud says.
+Any client may send the request, so the user is asked here before the browser goes to Nextcloud: Nextcloud lets
+a browser with a session through at once, whatever sent it. Nothing is stored until the user has agreed, and
+nothing is connected until the user has confirmed that the account is theirs.
 """
 
 import binascii
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a user may look at what is asked for.
+#: How long the form of an authorization request is valid.
 FORM_LIFETIME = timedelta(minutes=30)
 
 _PLACE = ("form", "authorize")
@@ -63,9 +63,10 @@ _ANSWERED = "This request of the app was answered before."
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Who came back from Nextcloud, and what the client will get.
+    """The user who signed in at Nextcloud, and what the client will get.
 
-    `before` is what they have allowed it earlier, which stays. `connected`: they have said yes already.
+    `before` are the scopes that the user allowed this client earlier, which stay. `connected`: the user has
+    confirmed already.
     """
 
     asked: Asked
@@ -78,7 +79,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A client's answer: the address that takes it there, and the code in it for who must copy it."""
+    """The answer to a client: its URL, and the code in that URL for users who must copy it."""
 
     asked: Asked
     url: str
@@ -88,7 +89,7 @@ class Sent:
 class Authorization:
     """Everything behind the pages of `/authorize`. `browser` is a random value that one browser has.
 
-    `on_changed` is called after what a client may do was changed, so that nothing remembers it longer.
+    `on_changed` is called after a change of what a client may do, so that caches are dropped.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Authorization:
         self._sign_in = sign_in
         self._tokens = tokens
         self._outbox = outbox
-        # A ring of its own: what is sealed for a form never opens as anything in the database.
+        # A key ring of its own: a value sealed for a form can never be opened as one of the database.
         self._keys = KeyRing(keys.derive("authorize form"))
         self._issuer = issuer
         self._nextcloud_url = nextcloud_url
@@ -118,21 +119,21 @@ class Authorization:
         self._on_changed = on_changed
 
     async def read(self, params: Params, *, sender: str = "") -> Asked:
-        """Check what a client asks for; see `Requests.read`."""
+        """Check an authorization request; see `Requests.read`."""
         return await self._requests.read(params, sender=sender)
 
     def seal(self, asked: Asked) -> str:
-        """Write a request that was checked into a form, so that no one can change it there."""
+        """Seal a checked request for a form, so that it cannot be changed there."""
         until = (self._clock() + FORM_LIFETIME).timestamp()
         sealed = self._keys.seal(json.dumps([asked.request.fields(), until], ensure_ascii=False), _PLACE)
         return urlsafe_b64encode(sealed.value).decode()
 
     async def unseal(self, sealed: str) -> Asked:
-        """Read a request out of a form.
+        """Open a sealed request from a form.
 
         Raises:
-            FormRefused: It is not one that was sealed here, or too old.
-            AuthorizeRefused: Its client is gone meanwhile, or gets its answers elsewhere now.
+            FormRefused: It was not sealed here, or is too old.
+            AuthorizeRefused: Its client was deleted meanwhile, or has another redirect URI now.
         """
         try:
             value = Sealed(urlsafe_b64decode(sealed.encode()))
@@ -144,7 +145,7 @@ class Authorization:
         return await self._requests.again(ClientRequest.of(request))
 
     async def approve(self, asked: Asked, scopes: frozenset[str], *, browser: str) -> str:
-        """Take the user's yes to a client; the answer is where they sign in.
+        """Record that the user agreed; return the URL at which they sign in.
 
         Raises:
             InvalidInput: Nothing was ticked that may be allowed.
@@ -158,40 +159,40 @@ class Authorization:
         return await self._sign_in.begin(CLIENT, browser=browser, request=asked.request, scopes=allowed)
 
     def denied(self, asked: Asked) -> str:
-        """Make the address that tells the client of the user's no (RFC 6749 §4.1.2.1)."""
+        """Build the URL that tells the client that the user refused (RFC 6749 §4.1.2.1)."""
         return back_to(asked.request, self._issuer, {"error": "access_denied"})
 
     async def asked(self, auth_transaction: AuthorizationTransaction) -> Asked:
-        """Say again what a user had set out for."""
+        """Return the client's request of an authorization transaction, checked again."""
         if auth_transaction.request is None:
             raise AuthorizeRefused(_GONE)
         return await self._requests.again(auth_transaction.request)
 
     async def asked_by(self, callback: CallbackResult) -> Asked:
-        """Say again what the browser that came back had set out for.
+        """Return the client's request of a callback, checked again.
 
         Raises:
-            AuthorizeRefused: The client is gone meanwhile; the code that came back is spent.
+            AuthorizeRefused: The client was deleted meanwhile; the code of the callback is spent.
         """
         unused = {"code": [callback.code.get_secret_value()]}
         async with spent_unless_used(self._database.spent_codes, unused):
             return await self.asked(callback.auth_transaction)
 
     async def returned(self, params: Params, *, browser: str) -> CallbackResult:
-        """Check how a browser came back from Nextcloud; nothing is sent anywhere.
+        """Check the parameters of Nextcloud's callback; nothing is sent anywhere.
 
         Raises:
-            SignInRefused: It is not trusted.
-            SignInCancelled: The user said no at Nextcloud.
+            SignInRefused: A check failed.
+            SignInCancelled: The user refused at Nextcloud.
         """
         return await self._sign_in.returned(params, browser=browser, kind="client")
 
     async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
-        """Have Nextcloud say who came back; the answer is the id of who it is.
+        """Exchange the code of a callback, and store the user and the tokens; return the transaction's id.
 
         Raises:
             NotAMember: The user may not use this server.
-            GrantRefused, Throttled, NextcloudError: Nextcloud did not say who it is.
+            GrantRefused, Throttled, NextcloudError: Nextcloud did not identify the user.
         """
 
         async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> str:
@@ -204,10 +205,10 @@ class Authorization:
         return await self._sign_in.exchange_code(callback, browser=browser, keep=keep)
 
     async def completed(self, auth_transaction_id: str, *, browser: str) -> Welcome:
-        """Say who came back and what for.
+        """Return the user who signed in, and the client's request.
 
         Raises:
-            SignInRefused: No one did in this browser, or too long ago.
+            SignInRefused: No sign-in was completed in this browser, or it has expired.
             AuthorizeRefused: The client is gone meanwhile.
         """
         completed = await self._find(auth_transaction_id, browser)
@@ -228,13 +229,13 @@ class Authorization:
         )
 
     async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
-        """Take the user's word that it is them: connect them, and make the client's answer.
+        """Record that the user confirmed their account: store the grant, and make the client's answer.
 
-        Said twice, the answer is the same, as long as the client has not used it: the first may not
-        have reached the browser. Of two copies of one page, the first to get here makes the answer.
+        A second call returns the same answer as long as the client has not used it: the first one may not have
+        reached the browser. Of two copies of one page, the first to get here makes the answer.
 
         Raises:
-            SignInRefused: No one came back in this browser, or it was taken back.
+            SignInRefused: No sign-in was completed in this browser, or the user withdrew it.
             AlreadyAnswered: The client has had its answer.
             AuthorizeRefused: The client is gone meanwhile.
         """
@@ -266,11 +267,11 @@ class Authorization:
         return Sent(asked, url, code)
 
     async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
-        """Take the user's word that it is another user: end what was given at once.
+        """Record that the account is not the user's: revoke the tokens at once.
 
         Raises:
-            SignInRefused: No one came back in this browser, or they are connected already.
-            AuthorizeRefused: The client is gone meanwhile; what was given is ended all the same.
+            SignInRefused: No sign-in was completed in this browser, or the user is connected already.
+            AuthorizeRefused: The client was deleted meanwhile; the tokens are revoked all the same.
         """
         completed = await self._find(auth_transaction_id, browser)
         ended = await self._database.auth_transactions.discard(
@@ -283,7 +284,7 @@ class Authorization:
         return await self.asked(completed.auth_transaction)
 
     async def tidy(self) -> None:
-        """End at Nextcloud what no one can decide about any more; called again and again by the server."""
+        """Revoke the tokens of expired transactions at Nextcloud; the server calls this periodically."""
         if await self._database.auth_transactions.release_due(nextcloud_url=self._nextcloud_url):
             self._outbox.wake()
 
@@ -336,7 +337,7 @@ class Authorization:
         )
         if not stored:
             raise SignInRefused(_GONE)
-        # What was replaced is ended at Nextcloud now and not in a minute.
+        # Revokes a replaced credential at Nextcloud now, and not in a minute.
         self._outbox.wake()
         self._on_changed()
 

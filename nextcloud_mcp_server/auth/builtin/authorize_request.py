@@ -1,8 +1,8 @@
-"""What a client asks for at `/authorize`, and whether it may (RFC 6749 §4.1.1, RFC 7636 §4.3, RFC 8707 §2).
+"""Reads and checks authorization requests (RFC 6749 §4.1.1, RFC 7636 §4.3, RFC 8707 §2).
 
-As long as it is not known where the client really is, what is wrong is said to the user alone. After
-that it is said to the client too, by way of a button: a browser that went there by itself would make
-us an open redirector, since anyone may register a client (RFC 9700 §4.11.2).
+Until the client's redirect URI is known, errors are shown to the user only. After that they are sent to the
+client too, by a button: an automatic redirect would make this server an open redirector, since anyone may
+register a client (RFC 9700 §4.11.2).
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.oauth_records import Client, ClientRequest
 
-#: Some clients keep what they must remember in it. What goes back with it must fit a header of a reverse proxy.
+#: Some clients keep their own state in it. The URL of the answer must fit a header of a reverse proxy.
 _LONGEST_STATE = 2_048
 
 _UNKNOWN = "This server does not know the app, or not any more."
@@ -42,13 +42,13 @@ _BARRED = "The administrator of this server does not let people connect this app
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that may be put to a user.
+    """An authorization request that may be shown to the user.
 
-    `document_host` is whose document describes the client, None for one that registered itself.
-    `leads_to` names where it gets its answer; `loopback` is this computer, `private` a program on it
-    that owns a scheme. `preticked` are the reading scopes that it chose of all there are: no call waits yet, so
-    one that asks for everything, or says nothing, has nothing ticked, and no writing is ever. `imitates` names the
-    known client that it calls itself like and is not.
+    `document_host` is the host of the client's document, None for a client that registered itself. `leads_to`
+    names the place of the redirect URI; `loopback` is this computer, `private` a program on it that owns a
+    scheme. `preticked` are the reading scopes that the client selected from all possible ones: no call waits
+    yet, so a client that requests everything or nothing has nothing ticked, and writing scopes are never
+    ticked. `imitates` names the known client that its name imitates.
     """
 
     client: Client
@@ -62,7 +62,7 @@ class Asked:
 
 
 class ReturnToClient(NextcloudMcpError):
-    """A client asks for what it does not get; `url` takes that answer to it."""
+    """The request of a known client is refused; `url` takes the error to it."""
 
     def __init__(self, message: str, *, url: str, asked: Asked) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class ReturnToClient(NextcloudMcpError):
 
 
 def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = frozenset(SCOPES)) -> Asked:
-    """Say what a user must know about a request; `bound` is what anyone may be allowed at all."""
+    """Build what the user must know about a request; `bound` are the scopes that may be allowed at all."""
     uri = request.redirect_uri
     loopback = redirects.is_loopback(uri)
     document_host = document_source.host_of(client.client_id) if client.kind == "document" else None
@@ -90,7 +90,7 @@ def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = 
 
 
 def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> str:
-    """Make the address that takes an answer to the client, with `state` and `iss` (RFC 9207 §2)."""
+    """Build the URL that takes an answer to the client, with `state` and `iss` (RFC 9207 §2)."""
     answer = dict(fields)
     if request.state is not None:
         answer["state"] = request.state
@@ -99,10 +99,10 @@ def back_to(request: ClientRequest, issuer: str, fields: Mapping[str, str]) -> s
 
 
 class Requests:
-    """Reads and checks requests; `bound` is what anyone may be allowed at all.
+    """Reads and checks authorization requests; `bound` are the scopes that may be allowed at all.
 
-    `at_sign_in` are the scopes that every client is told to ask for first.
-    Without `documents` clients that are described in one are refused: they have to register themselves.
+    `at_sign_in` are the scopes that every client is asked to request first. Without `documents`, clients that
+    are described in a document are refused: they must register themselves.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class Requests:
         self._at_sign_in = at_sign_in
 
     async def read(self, params: Params, *, sender: str = "") -> Asked:
-        """Check what came with the browser, whose address `sender` is.
+        """Check an authorization request; `sender` is the address of the browser.
 
         Raises:
-            AuthorizeRefused: No one knows who asks, or where the answer would go; nothing is sent there.
-            ReturnToClient: The client is known, and asks for what it does not get.
-            TooManyRequests: Too many documents of clients are asked for.
+            AuthorizeRefused: The client or its redirect URI is not known; nothing is sent to the client.
+            ReturnToClient: The client is known, and its request is refused.
+            TooManyRequests: Too many new client documents are requested.
         """
         client = await self._client(_one(params, "client_id"), sender)
         redirect_uri = _redirect_uri(client, _one(params, "redirect_uri"))
@@ -144,10 +144,10 @@ class Requests:
         return asked_of(client, request, bound=self._bound)
 
     async def again(self, request: ClientRequest) -> Asked:
-        """Look whether a request that was checked before may still be put to its user.
+        """Check again whether a request may be shown to the user.
 
         Raises:
-            AuthorizeRefused: Its client is gone, or has changed where its answers go.
+            AuthorizeRefused: Its client was deleted, or has another redirect URI now.
         """
         client = await self._clients.find(request.client_id)
         if client is None:
@@ -184,10 +184,10 @@ class Requests:
             raise ClientBarred(_BARRED)
 
     def _scopes(self, client: Client, params: Params) -> frozenset[str]:
-        """List what the user may allow: what is asked for of what there is, or all of it (RFC 6749 §3.3).
+        """Return the scopes that the user may allow: the requested ones, or all possible ones (RFC 6749 §3.3).
 
-        A client that repeats what it was told to ask for first has chosen nothing. Its user may allow more at once,
-        which some clients would never ask for.
+        A client that repeats the scopes it was asked to request first has selected nothing. Its user may allow
+        more at once, since some clients would never request more.
         """
         possible = self._bound if client.scopes is None else self._bound & client.scopes
         asked = expand(" ".join(params.get("scope", ())).split()) & self._bound
@@ -201,7 +201,7 @@ class Requests:
             raise ReturnToClient(sentence, url=url, asked=asked_of(client, request, bound=self._bound))
 
         if any(len(values) > 1 for name, values in params.items() if name != "resource"):
-            # RFC 6749 §3.1; several resources are allowed by RFC 8707 §2, if they are all ours.
+            # RFC 6749 §3.1; RFC 8707 §2 allows several resources; all must be this server's.
             refuse("invalid_request", "The request names something twice.")
         if _first(params, "response_type") != "code":
             refuse("unsupported_response_type", "Only response_type=code is known here.")
@@ -231,7 +231,7 @@ def _first(params: Params, name: str) -> str | None:
 
 def _redirect_uri(client: Client, given: str | None) -> str:
     if given is None:
-        # RFC 6749 §3.1.2.3: it may be left out where there is but one.
+        # RFC 6749 §3.1.2.3: it may be absent if only one is registered.
         if len(client.redirect_uris) != 1:
             raise AuthorizeRefused(_ODD)
         return client.redirect_uris[0]

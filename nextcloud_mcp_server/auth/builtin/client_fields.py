@@ -1,4 +1,4 @@
-"""What a client says of itself (RFC 7591 §2), in a registration or in its document: read, cut down, checked."""
+"""Reads and checks client metadata (RFC 7591 §2), from a registration or from the client's document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ClientRules:
-    """What the operator lets clients have: the scopes there are, and where codes may be sent.
+    """What the operator allows clients: scopes, and the places that codes may be sent to.
 
-    `at_sign_in` are the scopes that every client is told to ask for first.
-    `plain_hosts` are hosts, without a port, to which codes may go over http though they are not this computer.
+    `at_sign_in` are the scopes that every client is asked to request first. `plain_hosts` are hosts, without a
+    port, to which codes may be sent over http although they are not this computer.
     """
 
     scopes: frozenset[str]
@@ -31,7 +31,7 @@ class ClientRules:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The parts we use; `name` is empty where there is none, and has nothing hidden in it."""
+    """The metadata that is used; `name` is empty if absent, and has no hidden characters."""
 
     name: str
     redirect_uris: tuple[str, ...]
@@ -39,15 +39,15 @@ class Described:
 
     @property
     def native(self) -> bool:
-        """Whether some code may go to an application on the user's computer."""
+        """Whether some redirect URI leads to an application on the user's computer."""
         return any(map(redirects.is_native, self.redirect_uris))
 
 
 def read(fields: Fields, rules: ClientRules) -> Described:
-    """Read what a client says of itself. Unknown scopes and redirect URIs that are not safe are dropped.
+    """Read client metadata. Unknown scopes and unsafe redirect URIs are dropped.
 
     Raises:
-        OAuthRefusal: Nothing is left that a code could be sent to, or it wants no code.
+        OAuthRefusal: No redirect URI is left, or the client does not use the code flow.
     """
     _check_flow(fields)
     given = fields.get("client_name")
@@ -60,7 +60,7 @@ def read(fields: Fields, rules: ClientRules) -> Described:
 
 
 def words(value: object) -> tuple[str, ...] | None:
-    """Read a list of strings, each once, in its order; None when there is no list."""
+    """Return the distinct strings of a list, in its order; None when it is no list."""
     if not isinstance(value, list):
         return None
     return tuple(dict.fromkeys(item for item in cast("list[object]", value) if isinstance(item, str)))
@@ -97,10 +97,10 @@ def _redirect_uris(value: object, rules: ClientRules) -> tuple[str, ...]:
 
 
 def _scopes(value: object, rules: ClientRules) -> frozenset[str] | None:
-    """Keep the scopes there are; a client that names none of them is not limited (RFC 7591 §2).
+    """Keep the known scopes; None, for no limit, when the client names none of them (RFC 7591 §2).
 
-    Nor is one that names everything, or repeats what it was told to ask for first: it could ask for nothing more
-    when a call needs it.
+    It is also None for a client that names all of them, or repeats those that it was asked to request first:
+    else it could not request more when a call needs more.
     """
     asked = expand(value.split()) & rules.scopes if isinstance(value, str) else frozenset[str]()
     return asked if asked not in (frozenset(), rules.at_sign_in, rules.scopes) else None

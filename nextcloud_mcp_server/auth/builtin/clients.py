@@ -1,4 +1,4 @@
-"""The clients we know, how long we know them, and how they prove who they are (RFC 6749 §2.3)."""
+"""The known clients, their expiry, and client authentication (RFC 6749 §2.3)."""
 
 import hashlib
 import hmac
@@ -10,22 +10,22 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import Client
 
-#: Most registrations are made by a user who then closes the page.
+#: How long an unused client is kept. Most registrations are made for a user who then closes the page.
 UNUSED = timedelta(hours=24)
 IDLE = timedelta(days=90)
 
-#: Clients that are kept without having been used; of more, the oldest are forgotten first.
+#: Unused clients that are kept; of more, the oldest are deleted first.
 MOST_UNUSED = 5_000
 
-#: How exactly the last use is known: a write for every token would cost more than it tells.
+#: Precision of the last use: a write for every token would cost too much.
 _EXACT_TO = timedelta(days=1)
 
 
 class ClientRecords(Protocol):
-    """Where clients are kept."""
+    """The repository of clients."""
 
     async def find(self, client_id: str) -> Client | None:
-        """Return the client of an id."""
+        """Return the client with an id."""
         ...
 
     async def save(self, client: Client) -> None:
@@ -33,13 +33,14 @@ class ClientRecords(Protocol):
         ...
 
     async def used(self, client_id: str, *, at: datetime) -> None:
-        """Note a use."""
+        """Record a use."""
         ...
 
     async def purge(self, *, unused_before: datetime, idle_before: datetime, most_unused: int) -> int:
-        """Remove those never used and created before the one, and those created and used before the other.
+        """Delete the expired clients, and return how many.
 
-        Of the others that were never used, no more than so many stay: the newest.
+        These are clients never used and created before `unused_before`, and those created and last used before
+        `idle_before`. Of the others that were never used, only the newest `most_unused` are kept.
         """
         ...
 
@@ -47,7 +48,7 @@ class ClientRecords(Protocol):
 class Clients:
     """Finds clients for `/authorize`, `/token` and `/revoke`; reads no document.
 
-    `allowed` says which of them the operator lets users connect.
+    `allowed` says which clients users may connect.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Clients:
         self._allowed = allowed or AllowedClients()
 
     def allows(self, client: Client) -> bool:
-        """Tell whether users may connect a client, also one that was let in before the operator thought again."""
+        """Tell whether users may connect a client, even one that was connected before the settings changed."""
         return self._allowed.allow(client)
 
     async def find(self, client_id: str) -> Client | None:
@@ -75,13 +76,13 @@ class Clients:
         return client if self._clock() < ends_at else None
 
     async def touch(self, client: Client) -> None:
-        """Note that a client was used, so that it does not expire."""
+        """Record a use of a client, so that it does not expire."""
         now = self._clock()
         if client.last_used_at is None or now - client.last_used_at >= _EXACT_TO:
             await self._records.used(client.client_id, at=now)
 
     async def purge(self) -> int:
-        """Remove the expired ones, and say how many."""
+        """Delete the expired clients, and return how many."""
         now = self._clock()
         return await self._records.purge(
             unused_before=now - UNUSED, idle_before=now - IDLE, most_unused=MOST_UNUSED
@@ -89,10 +90,10 @@ class Clients:
 
 
 def authenticate(client: Client, secret: str | None) -> None:
-    """Check what a client proves itself with; a public one has nothing to prove (RFC 6749 §2.1).
+    """Check a client's secret; a public client has none (RFC 6749 §2.1).
 
-    The secret counts whether it came in the form or in the header: clients mix up the two, and which
-    one it is tells an attacker nothing.
+    The secret is accepted from the form and from the header: clients mix up the two, and the difference tells
+    an attacker nothing.
 
     Raises:
         OAuthRefusal: The secret is missing or wrong.
@@ -104,5 +105,5 @@ def authenticate(client: Client, secret: str | None) -> None:
 
 
 def secret_hash(secret: str) -> str:
-    """Hash a secret for keeping; it is random and long, so one round is enough."""
+    """Hash a secret for storage; it is random and long, so one round is enough."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

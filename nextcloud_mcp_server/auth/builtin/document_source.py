@@ -1,4 +1,4 @@
-"""Reads the document that a client's id points to (OAuth Client ID Metadata Document §3, §5)."""
+"""Fetches the document that a client's id points to (OAuth Client ID Metadata Document §3, §5)."""
 
 import re
 import ssl
@@ -24,7 +24,7 @@ MOST_BYTES = 5_120
 MOST_SECONDS = 5.0
 LONGEST_URL = 500
 
-#: Seconds for which a document is used without asking: at least, without a word from its server, at most.
+#: Seconds for which a document is cached: at least, without a cache header, at most.
 SHORTEST, USUAL, LONGEST = 300.0, 3_600.0, 86_400.0
 
 _OK = 200
@@ -43,9 +43,10 @@ _NOT_KEPT = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
 
 class DocumentUnavailable(Exception):
-    """The document could not be read now; one that was read before may still be used.
+    """The document could not be read now; a copy that was read before may still be used.
 
-    `detail` says what happened, to follow the document's address; `reason` is the error for the user's browser.
+    `detail` is a phrase that follows the document's URL in a sentence; `reason` is the error for the user's
+    browser.
     """
 
     def __init__(self, reason: type[AuthorizeRefused], detail: str) -> None:
@@ -56,17 +57,17 @@ class DocumentUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What the document says, and for how many seconds it need not be asked for again."""
+    """The content of a document, and for how many seconds it may be cached."""
 
     fields: Mapping[str, object]
     fresh_seconds: float
 
 
 def host_of(client_id: str) -> str | None:
-    """Return the host of a client id that is a document's address (§3); None when it is none.
+    """Return the host of a client id that is a document's URL (§3); None when it is no such URL.
 
-    Stricter than the draft: names alone, in lower case, on https' own port. What a user sees as the
-    client's host must be readable, and no port of anyone's host may be tried through us.
+    Stricter than the draft: host names only, in lower case, on https' own port. The user must be able to read
+    the host, and an attacker must not be able to probe ports through this server.
     """
     found = _URL.fullmatch(client_id) if len(client_id) <= LONGEST_URL else None
     if found is None or found["path"] == "/" or any(map(_DOTS.fullmatch, found["path"].split("/"))):
@@ -75,16 +76,16 @@ def host_of(client_id: str) -> str | None:
 
 
 async def fetch(outside: httpx2.AsyncClient, url: str, *, seconds: float = MOST_SECONDS) -> Document:
-    """Read a document within so many seconds; `outside` is one of `pinned.open_outside`.
+    """Read a document within so many seconds; `outside` comes from `pinned.open_outside`.
 
     Raises:
-        DocumentRefusal: There is none any more, or its host is not one that we ask.
-        DocumentUnavailable: No answer, or none that could be one: asking later may help.
+        DocumentRefusal: The document does not exist any more, or its host is not allowed.
+        DocumentUnavailable: No answer, or not a valid one; a later request may succeed.
     """
     # Compressed answers could grow without end, and these are small.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
-        # One limit over everything: a server that sends a byte a second never runs into the others.
+        # One limit on the whole request: a server that sends one byte a second never exceeds the other limits.
         with anyio.fail_after(seconds):
             async with outside.stream("GET", url, headers=headers) as response:
                 return await _read(response)
@@ -101,7 +102,10 @@ async def fetch(outside: httpx2.AsyncClient, url: str, *, seconds: float = MOST_
 
 
 def _why(error: Exception) -> str:
-    """Say why nothing came. The library's own texts may hold what a stranger or a proxy wrote."""
+    """Describe a failed request.
+
+    The library's own messages are not used: they may repeat text of the other server or of a proxy.
+    """
     if isinstance(error, HostUnknown):
         return "the name of its host is not known here"
     if isinstance(error, httpx2.ProxyError):

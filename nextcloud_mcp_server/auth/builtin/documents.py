@@ -1,8 +1,8 @@
 """Clients that describe themselves in a document at their id (OAuth Client ID Metadata Document).
 
-Asked for at `/authorize` alone, where a user waits and sees the host; `/token` uses what was read
-there. A document that changed counts from its next reading on; one that cannot be read now counts as
-it was for a week; one that is gone, or became unfit, counts no more.
+The document is read only for `/authorize`, where a user waits and sees the host; `/token` uses what was read
+there. A changed document counts from its next reading on. If it cannot be read now, the previous version counts
+for a week. If it is gone or has become invalid, the client is refused.
 """
 
 import logging
@@ -34,13 +34,14 @@ logger = logging.getLogger(__name__)
 
 STALE = timedelta(days=7)
 
-#: Documents never seen before: of one host in a minute, for one address in an hour, and of all in an hour.
+#: Limits for documents that were never read before: per host and minute, per address and hour, and in all per
+#: hour.
 MOST_PER_HOST = 10
 MOST_PER_ADDRESS = 60
 MOST_IN_ALL = 300
 _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
 
-#: After a failure no one asks again for this long.
+#: Pause after a failed request for a document.
 _PAUSE_SECONDS = 30.0
 _MOST_KEPT = 512
 _EVERYBODY = "*"
@@ -48,7 +49,7 @@ _EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why there is no client; raised anew for each who asks."""
+    """The reason why there is no client; a new exception is raised for each caller."""
 
     error: str
     description: str
@@ -63,7 +64,7 @@ _NOT_READ = _Refusal(
 
 @dataclass(slots=True)
 class _Kept:
-    """What the last reading gave, in use until `until`; `lock` has one read and the others wait."""
+    """The result of the last reading, valid until `until`; `lock` lets one task read while others wait."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     outcome: Client | _Refusal = _NOT_READ
@@ -71,7 +72,7 @@ class _Kept:
 
 
 class ClientDocuments:
-    """Finds the client of an id that is an address."""
+    """Finds the client for an id that is a URL."""
 
     def __init__(
         self,
@@ -97,14 +98,14 @@ class ClientDocuments:
         self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def get(self, url: str, *, sender: str = "") -> Client:
-        """Return the client of an address, after reading its document if that is due.
+        """Return the client of a URL; read its document first if that is due.
 
-        `sender` is the address of who asks.
+        `sender` is the address of the browser.
 
         Raises:
-            OAuthRefusal: It is not an address we ask, or its document is not one of a client we work with
-                (status 400), or it cannot be read and never was (503).
-            TooManyRequests: Too many documents are asked for that were never seen before.
+            OAuthRefusal: The URL is not allowed, or its document does not describe a supported client (status
+                400), or the document cannot be read and never was (503).
+            TooManyRequests: Too many documents are requested that were never read before.
         """
         host = document_source.host_of(url)
         if host is None:
@@ -138,7 +139,7 @@ class ClientDocuments:
             kept.until = self._monotonic() + seconds
 
     async def _read(self, url: str, host: str, sender: str) -> tuple[Client | _Refusal, float]:
-        """Return what is known of an address now, and for how many seconds."""
+        """Return what is known of a URL now, and for how many seconds."""
         known = await self._records.find(url)
         if known is None:
             self._spend(host, network_of(sender))
@@ -160,8 +161,8 @@ class ClientDocuments:
         return client, document.fresh_seconds
 
     def _spend(self, host: str, sender: str) -> None:
-        # Strangers choose these addresses. What was read before is asked for seldom anyway. All first:
-        # who is refused must not use up what others have.
+        # Unauthenticated senders choose these URLs; documents that were read before are rarely requested. All
+        # limits are checked before one is counted: a refused sender must not use up the limits of others.
         limiters = ((self._per_host, host), (self._per_address, sender), (self._in_all, _EVERYBODY))
         for limiter, key in limiters:
             limiter.check(key)
@@ -169,7 +170,7 @@ class ClientDocuments:
             limiter.count(key)
 
     def _client(self, url: str, fields: Fields) -> Client:
-        # §3: else anyone who can put a file on any host could speak for another client.
+        # §3: else anyone who can publish a file on some host could impersonate another client.
         if fields.get("client_id") != url:
             raise _invalid("The document at the client's id names another client_id.")
         _check_method(fields)
@@ -189,7 +190,7 @@ class ClientDocuments:
 
 
 def _silent(url: str, host: str, failure: DocumentUnavailable) -> _Refusal:
-    """Say why a document cannot be read and, where it is for the operator to change, what."""
+    """Describe a document that cannot be read and, if the operator can change that, how."""
     advice = (
         "Try again in a minute."
         if failure.reason is DocumentUnfit
@@ -201,12 +202,12 @@ def _silent(url: str, host: str, failure: DocumentUnavailable) -> _Refusal:
 
 
 def is_address(client_id: str) -> bool:
-    """Tell whether an id means to be the address of a document; the ids that `/register` gives never do."""
+    """Tell whether an id has the form of a URL; ids that `/register` issues never do."""
     return "://" in client_id
 
 
 def _check_method(fields: Fields) -> None:
-    """Refuse shared secrets, which a public document cannot have (§4.1), and settle on `none`.
+    """Refuse shared secrets, which a public document cannot have (§4.1); accept `none` only.
 
     ChatGPT's document prefers `private_key_jwt` and lists `none` beside it.
     """

@@ -1,9 +1,9 @@
-"""What our authorization server says of itself (RFC 8414 §2, OpenID Connect Discovery 1.0 §3)."""
+"""The metadata of the built-in authorization server (RFC 8414 §2, OpenID Connect Discovery 1.0 §3)."""
 
 from collections.abc import Iterable
 from typing import Any
 
-#: Where the keys of ID tokens would be. There are none, but some clients read no metadata without it.
+#: The URL path of the keys for ID tokens. There are no keys, but some clients reject metadata without it.
 KEYS_PATH = "/.well-known/jwks.json"
 KEYS: dict[str, Any] = {"keys": []}
 
@@ -13,15 +13,15 @@ _AUTH_METHODS = ("none", "client_secret_post", "client_secret_basic")
 def server_metadata(
     issuer: str, *, scopes: Iterable[str] = (), documents: bool = True, openid: bool = False
 ) -> dict[str, Any]:
-    """Describe the authorization server.
+    """Build the metadata of the authorization server.
 
-    `issuer` is copied byte by byte: clients compare it as a string (RFC 8414 §3.3, RFC 9207 §2.4).
-    `documents` says that ids may be addresses of documents; some clients use theirs only if `none` is
-    among the ways to authenticate as well. `openid` adds what OpenID Connect Discovery requires and
-    clients that found the metadata under its name insist on, though this server gives no ID tokens.
+    `issuer` is copied byte by byte: clients compare it as a string (RFC 8414 §3.3, RFC 9207 §2.4). `documents`
+    announces client ids that are URLs of documents; some clients use theirs only if `none` is also among the
+    authentication methods. `openid` adds what OpenID Connect Discovery requires; clients that found the
+    metadata under its name insist on that, though this server issues no ID tokens.
 
     Raises:
-        ValueError: The issuer ends in a slash: then some clients would compare it to one without.
+        ValueError: The issuer ends in a slash; some clients would compare it with one without.
     """
     if issuer.endswith("/"):
         raise ValueError("an issuer has no slash at its end")

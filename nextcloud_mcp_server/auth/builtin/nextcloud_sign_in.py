@@ -1,8 +1,8 @@
-"""Signs a user in at Nextcloud: one authorization request to its own OAuth app.
+"""Signs a user in at Nextcloud, by one authorization request to Nextcloud's own OAuth app.
 
-What Nextcloud gives opens the user's account and says who they are. It has no PKCE, no nonce and no
-`iss`, so a `state` that is taken once, together with a value that only this browser has, is the whole
-guard. Both are looked up before anything is sent.
+The tokens open the user's account and identify the user. The app has no PKCE, no nonce and no `iss`. So only a
+`state` that is accepted once, together with a value that only this browser has, protects the callback. Both are
+looked up before anything is sent.
 """
 
 import secrets
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a user may take at Nextcloud, and then to say that it is them.
+#: How long a user may take at Nextcloud, and then to confirm that the account is theirs.
 LIFETIME = timedelta(minutes=10)
 
-#: What a `state` begins with, so that the callback knows whose it is. It decides nothing else.
+#: Prefixes of `state`, by which the callback tells the flows apart. They decide nothing else.
 CLIENT_STATE, PAGE_STATE = "c-", "s-"
-#: What the target of a client's sign-in is called.
+#: The target of a client's sign-in.
 CLIENT = "client"
 
 Kind = Literal["client", "page"]
 T = TypeVar("T")
-#: What stores or ends what was given: who came, and what they brought.
+#: Stores or revokes the tokens of a completed transaction.
 Keep = Callable[[CompletedTransaction, ExchangedTokens], Awaitable[T]]
 
 OTHER_BROWSER = (
@@ -54,7 +54,7 @@ AGAIN = "This cannot be finished here: it belongs to another browser, is too old
 
 
 class SignInCancelled(SignInRefused):
-    """The user said no at Nextcloud; `auth_transaction` is what they had set out for."""
+    """The user refused at Nextcloud; `auth_transaction` is the transaction of that sign-in."""
 
     def __init__(self, auth_transaction: AuthorizationTransaction) -> None:
         super().__init__("Nothing was allowed at Nextcloud.")
@@ -63,14 +63,14 @@ class SignInCancelled(SignInRefused):
 
 @dataclass(frozen=True, slots=True)
 class CallbackResult:
-    """A browser that came back and passed every check that needs no request."""
+    """A callback that passed every check that needs no request."""
 
     auth_transaction: AuthorizationTransaction
     code: SecretStr
 
 
 class NextcloudSignIn:
-    """Sends browsers to Nextcloud, and finds out who came back. With `groups` only their members may."""
+    """Sends browsers to Nextcloud, and identifies their users. With `groups` only members may sign in."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class NextcloudSignIn:
         request: ClientRequest | None = None,
         scopes: frozenset[str] = frozenset(),
     ) -> str:
-        """Make the address at Nextcloud, good for one answer in the browser that has this value."""
+        """Build the authorization URL at Nextcloud; it is valid for one callback in this browser."""
         prefix = CLIENT_STATE if target == CLIENT else PAGE_STATE
         state = f"{prefix}{new_secret().get_secret_value()}"
         auth_transaction = AuthorizationTransaction(
@@ -116,12 +116,12 @@ class NextcloudSignIn:
         return url
 
     async def returned(self, params: Params, *, browser: str, kind: Kind) -> CallbackResult:
-        """Check how a browser came back. Nothing is sent anywhere but to end a code that is not used.
+        """Check the parameters of a callback. Nothing is sent except to end a code that is not used.
 
         Raises:
-            OtherBrowser: Another browser began it; it is ended for both.
-            SignInRefused: It is too late, a second time, or not in the form of such an answer.
-            SignInCancelled: The user said no there.
+            OtherBrowser: Another browser began the sign-in; it is ended for both.
+            SignInRefused: The callback is too late, repeated or malformed.
+            SignInCancelled: The user refused at Nextcloud.
         """
         async with spent_unless_used(self._database.spent_codes, params):
             state = only_value(params, "state") or ""
@@ -152,17 +152,17 @@ class NextcloudSignIn:
         await end_orphaned_code(self._code_exchange, self._exchange_limiter, nobody, params)
 
     async def exchange_code(self, callback: CallbackResult, *, browser: str, keep: Keep[T]) -> T:
-        """Exchange the code, find out who it is, and have `keep` store or end what was given.
+        """Exchange the code, identify the user, and let `keep` store or revoke the tokens.
 
-        What it did not take, because it raised, is ended here.
+        If anything raises, including `keep`, the tokens are revoked here.
 
         Raises:
             Throttled: Too many codes were not accepted lately.
-            GrantRefused: This one is not accepted.
+            GrantRefused: Nextcloud does not accept this code.
             NotAMember: The user is in none of the groups that may sign in.
             NextcloudError: Nextcloud could not be asked.
         """
-        # One at a time: no one gets more wrong codes past the budget by sending them at once.
+        # One at a time: wrong codes that are sent at once do not get past the allowance.
         unused = {"code": [callback.code.get_secret_value()]}
         async with self._turns, spent_unless_used(self._database.spent_codes, unused):
             await self._exchange_limiter.check(None, browser)
@@ -171,7 +171,7 @@ class NextcloudSignIn:
                 return await self._settle(callback.auth_transaction, given, keep)
 
     async def give_back(self, given: ExchangedTokens) -> None:
-        """Have what was given for a sign-in ended at Nextcloud: it has done its work."""
+        """Revoke the tokens of a sign-in at Nextcloud: they are not needed any more."""
         await self._code_exchange.revoke_pending(given)
 
     async def _exchange(self, code: SecretStr, browser: str) -> ExchangedTokens:

@@ -1,7 +1,7 @@
-"""The sign-in for our own pages: a consent request that an assistant asked for, or the account page.
+"""The sign-in for this server's own pages: a consent request of a client, or the account page.
 
-What Nextcloud gives for it says who a user is. It becomes their connection when they allow the consent request
-that they signed in for, and need one; otherwise it is ended at once.
+The tokens from Nextcloud identify the user. They become the user's grant if the user allows the consent request
+of this sign-in and needs a grant; otherwise they are revoked at once.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _CONSENT_REQUEST = "consent:"
 
 @dataclass(frozen=True, slots=True)
 class PageReturned:
-    """A browser that came back from a sign-in for a page; `flow` is the value that only it has."""
+    """A checked callback of a sign-in for a page; `flow` is the value that only this browser has."""
 
     callback: CallbackResult
     flow: str
@@ -36,12 +36,12 @@ class PageReturned:
 
     @property
     def target(self) -> str:
-        """What the sign-in was for."""
+        """The target of the sign-in."""
         return self.callback.auth_transaction.target
 
 
 class PageSignIn:
-    """A `SignInFlow` that stands on Nextcloud alone."""
+    """A `SignInFlow` at Nextcloud alone."""
 
     def __init__(self, database: "Database", sign_in: NextcloudSignIn) -> None:
         self._database = database
@@ -49,32 +49,32 @@ class PageSignIn:
 
     @property
     def mapping_claim(self) -> str | None:
-        """Who signs in with Nextcloud has the account they signed in with."""
+        """Nextcloud's user id: the user has the account that they signed in with."""
         return "user_id"
 
     @property
     def brings_access(self) -> bool:
-        """What Nextcloud gives opens the account."""
+        """True: the tokens of the sign-in open the account."""
         return True
 
     async def begin(self, target: str, *, another: bool = False) -> SignInStart:
-        """Make the address at Nextcloud, which has no way to ask for another user (`another`)."""
+        """Build the authorization URL at Nextcloud, which cannot be asked for another user (`another`)."""
         del another
         flow = new_secret()
         url = await self._sign_in.begin(target, browser=flow.get_secret_value())
         return SignInStart(url=url, flow=flow)
 
     async def returned(self, flow: str, params: Params) -> PageReturned:
-        """Check how the browser came back; see `NextcloudSignIn.returned`."""
+        """Check the parameters of a callback; see `NextcloudSignIn.returned`."""
         callback = await self._sign_in.returned(params, browser=flow, kind="page")
         return PageReturned(callback, flow, new_secret())
 
     async def knows(self, state: str) -> bool:
-        """Tell whether a `state` is one of ours, for a page or for a client: both are kept in one place."""
+        """Tell whether a `state` was made here, for a page or for a client: both are in one table."""
         return await self._database.auth_transactions.knows(state)
 
     async def exchange_code(self, returned: PageReturned) -> Person:
-        """Find out who it is, and keep what Nextcloud gave only where it is needed."""
+        """Exchange the code, and return the user; store the tokens only if they are needed."""
         session = returned.session.get_secret_value()
 
         async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> Person:
@@ -104,7 +104,10 @@ class PageSignIn:
             raise SignInRefused(AGAIN)
 
     async def _needing(self, completed: CompletedTransaction) -> Elicitation | None:
-        """Find the consent request that needs what was given: this user's own, and they have nothing that works."""
+        """Return the consent request that needs the tokens, or None.
+
+        It must be this user's own, and the user must have no working grant.
+        """
         target = completed.auth_transaction.target
         if not target.startswith(_CONSENT_REQUEST):
             return None

@@ -1,7 +1,7 @@
-"""Requests to hosts that strangers name: only to public addresses, and to the very ones that were checked.
+"""Requests to untrusted hosts: only to public addresses, and only to the addresses that were checked.
 
-A name is resolved once, here. Were it checked and then resolved again when the connection is made, its owner
-could answer with a public address first and with one of our network the second time.
+A name is resolved once, here. If it were resolved again for the connection, its owner could answer first with a
+public address and then with one of the internal network.
 """
 
 import socket
@@ -23,32 +23,32 @@ _MOST_ADDRESSES = 3
 _CONNECT_SECONDS = 2.0
 _LOOKUP_SECONDS = 1.0
 
-#: Looked up at a time, of the names that strangers choose; one whose servers are silent takes half a minute.
+#: Concurrent lookups of untrusted names; a lookup whose name servers do not answer takes half a minute.
 MOST_LOOKUPS = 8
 _lookups = threading.BoundedSemaphore(MOST_LOOKUPS)
 
 
 class AddressRefused(httpx2.TransportError):
-    """A host is not one that strangers may have us ask."""
+    """A host that requests to untrusted hosts must not reach."""
 
 
 class HostUnknown(httpx2.ConnectError):
-    """No address is known for a host's name."""
+    """A host's name has no known address."""
 
 
 async def resolve(host: str) -> list[str]:
-    """Look up all addresses of a host.
+    """Return all addresses of a host.
 
-    In threads of its own: those of the event loop are few, and look up Nextcloud's name too.
+    It uses threads of its own: the event loop has few, and they look up Nextcloud's name too.
 
     Raises:
-        OSError: It is not known, or too many others are being looked up.
+        OSError: The name is not known, or too many other names are being looked up.
     """
     return await anyio.to_thread.run_sync(_look_up, host, abandon_on_cancel=True)
 
 
 def _look_up(host: str) -> list[str]:
-    # Here and not around it: who waits gives up after seconds, and the thread goes on.
+    # Acquired in the thread, and not by the caller: the caller gives up after seconds, and the thread goes on.
     if not _lookups.acquire(blocking=False):
         raise OSError("too many names are being looked up")
     try:
@@ -61,8 +61,8 @@ def _look_up(host: str) -> list[str]:
 class PinnedTransport(httpx2.AsyncBaseTransport):
     """Sends https requests through `inner` to a checked address; TLS and `Host` keep the name.
 
-    `inner` must keep no connections: they are found again by address, and the certificate of one
-    name says nothing about another name on the same address.
+    `inner` must keep no connections: it would find them again by address, and the certificate of one name
+    proves nothing about another name on the same address.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, *, resolve: Resolve = resolve) -> None:
@@ -73,7 +73,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         """Send one request.
 
         Raises:
-            AddressRefused: It is not https on its own port, or an address of its host is not public.
+            AddressRefused: The URL is not https on its own port, or an address of its host is not public.
             TransportError: No address answers.
         """
         url = request.url
@@ -85,7 +85,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
                 url.copy_with(host=address),
                 headers=request.headers,
                 stream=request.stream,
-                # What TLS names and checks the certificate against.
+                # The name for TLS' SNI and certificate check.
                 extensions={**request.extensions, "sni_hostname": url.host},
             )
             try:
@@ -95,7 +95,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         raise failure
 
     async def aclose(self) -> None:
-        """Close what is below."""
+        """Close the inner transport."""
         await self._inner.aclose()
 
     async def _checked(self, host: str) -> list[str]:
@@ -103,7 +103,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             found = list(dict.fromkeys(await self._resolve(host)))
         except (OSError, UnicodeError):
             raise HostUnknown("the host is not known") from None
-        # One that is not public spoils them all: the name's owner may not have a second try.
+        # One address that is not public refuses all: the name's owner must not get a second try.
         if not all(map(is_public, found)):
             raise AddressRefused("the host has an address that is not public")
         # Without a route for IPv6, which is common in containers, its addresses only cost time.
@@ -111,10 +111,10 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
 
 
 class ProxiedTransport(httpx2.AsyncBaseTransport):
-    """Sends https requests through `inner`, which hands them to a proxy; the proxy looks the name up.
+    """Sends https requests through `inner`, which hands them to a proxy; the proxy resolves the name.
 
-    So the address that is asked is not checked here: it is for the proxy to refuse addresses of its own network.
-    A name that is known here too, and leads to an address that is not public, is refused all the same.
+    So the address is not checked here: the proxy must refuse addresses of its own network. A name that also
+    resolves here, to an address that is not public, is refused all the same.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, *, resolve: Resolve = resolve) -> None:
@@ -125,12 +125,12 @@ class ProxiedTransport(httpx2.AsyncBaseTransport):
         """Send one request.
 
         Raises:
-            AddressRefused: It is not https on its own port, or its host is known here as one that is not public.
-            TransportError: The proxy does not answer, or does not get an answer.
+            AddressRefused: The URL is not https on its own port, or its host resolves here to one not public.
+            TransportError: The proxy does not answer, or gets no answer itself.
         """
         _check_form(request.url)
         known: Sequence[str] = ()
-        # Behind a firewall names of the internet are often unknown, and a lookup may take until its end.
+        # Behind a firewall, public names often do not resolve, and a lookup may last until its time limit.
         with anyio.move_on_after(_LOOKUP_SECONDS), suppress(OSError, UnicodeError):
             known = await self._resolve(request.url.host)
         if not all(map(is_public, known)):
@@ -138,7 +138,7 @@ class ProxiedTransport(httpx2.AsyncBaseTransport):
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:
-        """Close what is below."""
+        """Close the inner transport."""
         await self._inner.aclose()
 
 
@@ -154,9 +154,9 @@ def open_outside(
     resolve: Resolve = resolve,
     proxy: SecretStr | None = None,
 ) -> httpx2.AsyncClient:
-    """Open a client for hosts that strangers name; it has no cookies, and keeps no connections.
+    """Open a client for requests to untrusted hosts; it has no cookies, and keeps no connections.
 
-    Without a `proxy` it connects to the addresses itself, whatever the environment says.
+    Without a `proxy` it connects directly, whatever the environment says.
     """
     nothing_kept = httpx2.Limits(max_keepalive_connections=0, max_connections=20)
     through = None if proxy is None else proxy.get_secret_value()

@@ -1,10 +1,10 @@
-"""Which addresses are out there, and which are ours, our neighbours' or the cloud's own."""
+"""Tells public addresses from those of this host, its networks and the cloud provider."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-#: What IANA has given out to hosts; all other IPv6 addresses mean this machine, its link or nothing at all.
+#: What IANA has allocated to hosts; all other IPv6 addresses mean this machine, its link or nothing at all.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-#: RFC 6052 §2.1: how an IPv6-only host reaches an IPv4 address, which is what counts.
+#: RFC 6052 §2.1: how an IPv6-only host reaches an IPv4 address; the IPv4 address is checked.
 _NAT64 = IPv6Network("64:ff9b::/96")
 #: The IANA IPv4 Special-Purpose Address Registry, with what it calls globally reachable: the anycast addresses of
 #: 192.0.0.0/24, 192.88.99.0/24 and the AS112 and AMT networks are answered by the nearest box, not by a chosen host.
@@ -30,7 +30,7 @@ _SPECIAL_V4 = tuple(
         # Multicast (RFC 5771), and what is reserved, with the broadcast address.
         "224.0.0.0/4",
         "240.0.0.0/4",
-        # In no registry: the host of a machine in Azure, routed like any other address.
+        # In no registry: the host of a virtual machine in Azure, routed like any other address.
         "168.63.129.16/32",
     )
 )
@@ -43,10 +43,10 @@ _SPECIAL_V6 = tuple(
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an address is a host on the internet, and no detour to another one.
+    """Tell whether an address is a host on the internet, and no tunnel or translation to another address.
 
-    Python's `is_global` differs between its versions: some call multicast, 6to4, site-local, NAT64 or 192.0.0.0/24
-    global; an attacker who chooses an address could reach our own network with them.
+    Python's `is_global` differs between its versions: some call multicast, 6to4, site-local, NAT64 or
+    192.0.0.0/24 global; an attacker who chooses an address could reach the internal network with them.
     """
     try:
         parsed = ip_address(address)
@@ -64,7 +64,7 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 
 def _is_public_v6(address: IPv6Address) -> bool:
-    # IPv4-mapped and -compatible ones, link-local ones and all multicast are outside 2000::/3.
+    # IPv4-mapped, IPv4-compatible, link-local and multicast addresses are outside 2000::/3.
     return (
         address in _GLOBAL_UNICAST
         and address.scope_id is None

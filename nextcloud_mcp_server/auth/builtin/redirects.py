@@ -1,8 +1,8 @@
-r"""Where a browser may be sent with a code: what may be registered, and what matches it later.
+r"""Redirect URIs: which may be registered, and which match a registered one.
 
-Redirect URIs stay the strings they came as. They are read by one strict grammar (RFC 3986, without
-what no one needs): where two readers differ, as over `http://evil.test\@127.0.0.1/`, the one that
-checks and the browser that goes there would see different hosts.
+A redirect URI is kept as the string it came as. It is parsed by one strict grammar (RFC 3986, without rarely
+used parts). Where two parsers differ, as over `http://evil.test\@127.0.0.1/`, the check and the browser would
+otherwise see different hosts.
 """
 
 import re
@@ -15,10 +15,10 @@ _HTTP = "http"
 #: RFC 8252 §7.3 and §8.3, in the forms clients register.
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
-#: Private-use schemes that are taken without the operator's word: applications that know no other way.
+#: Private-use schemes that are accepted without a setting: of applications that support nothing else.
 PRIVATE_SCHEMES = frozenset({"cursor"})
 
-#: A code sent there would run, be shown, be kept or be mailed, no matter who allowed it.
+#: Schemes that would execute, display, store or mail a code, even if the operator allowed them.
 # fmt: off
 _NEVER = frozenset(
     {
@@ -45,8 +45,8 @@ def acceptable(
 ) -> bool:
     """Tell whether a redirect URI may be registered (RFC 6749 §3.1.2, RFC 8252 §7, OAuth 2.1 §2.3.1).
 
-    That is https, http on this computer or on one of the operator's `plain_hosts`, and the private-use
-    schemes the operator allows; no fragment, no user name, no scheme that is never safe.
+    Accepted are https, http on this computer or on one of the operator's `plain_hosts`, and the operator's
+    private-use schemes; without fragment or user name, and never an unsafe scheme.
     """
     if len(uri) > _LONGEST:
         return False
@@ -65,8 +65,8 @@ def acceptable(
 def matches(registered: str, given: str) -> bool:
     """Tell whether a redirect URI is the registered one (RFC 6749 §3.1.2.3): the same string.
 
-    Two things are looked past: the port on this computer, which a client learns only when it starts
-    to listen (RFC 8252 §7.3), and an empty path, which is `/` (RFC 3986 §6.2.3).
+    Two differences are ignored: the port on this computer, which a client learns only when it starts to listen
+    (RFC 8252 §7.3), and an empty path, which equals `/` (RFC 3986 §6.2.3).
     """
     if registered == given:
         return True
@@ -78,26 +78,26 @@ def matches(registered: str, given: str) -> bool:
 
 
 def any_matches(registered: Iterable[str], given: str) -> bool:
-    """Tell whether a redirect URI is one of a client's."""
+    """Tell whether a redirect URI matches one of those registered."""
     return any(matches(one, given) for one in registered)
 
 
 def is_loopback(uri: str) -> bool:
-    """Tell whether a code goes to whatever listens on the user's own computer."""
+    """Tell whether a redirect URI leads to a port on the user's own computer."""
     web = _WEB.fullmatch(uri)
     return web is not None and web["host"] in LOOPBACK_HOSTS
 
 
 def is_native(uri: str) -> bool:
-    """Tell whether a code goes to an application on the user's computer, not to a server."""
+    """Tell whether a redirect URI leads to an application on the user's computer, not to a server."""
     return is_loopback(uri) or _WEB.fullmatch(uri) is None
 
 
 def shown(uri: str) -> str:
-    """Name where a redirect URI leads, for a user: its host, or its scheme such as `cursor:`.
+    """Return the place of a redirect URI for the user: its host, or its scheme such as `cursor:`.
 
-    One host has one name here, however it is written: a capital I passes for a small l, and a list of
-    hosts must hold for `EVIL.example` and `evil.example.` too.
+    A host has one spelling here: a capital I could be taken for a small l, and a list of hosts must hold for
+    `EVIL.example` and `evil.example.` too.
     """
     web = _WEB.fullmatch(uri)
     return f"{uri.partition(':')[0]}:" if web is None else web["host"].lower().removesuffix(".")

@@ -1,9 +1,8 @@
-"""Dynamic client registration (RFC 7591): anyone who asks becomes a client, which by itself opens nothing.
+"""Dynamic client registration (RFC 7591): anyone may register a client, which by itself opens nothing.
 
-Each registration makes a client with an id of its own, also where the description is the same: what a
-user allowed one program must not be found by another that calls itself so. Hosted chat clients
-register anew with every connection, so what is stored is bounded: by limits for each hour here, and by
-`Clients.purge`, which forgets the clients that no one ever used.
+Each registration creates a client with an id of its own, even for the same metadata: a grant for one program
+must not apply to another that copies its name. Hosted chat clients register anew with every connection, so
+storage is bounded: by limits per hour here, and by `Clients.purge`, which deletes clients that were never used.
 """
 
 import secrets
@@ -20,7 +19,7 @@ from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, AuthMethod, Client
 
-#: New clients in an hour. A chat service registers one for each connection, all from few addresses.
+#: New clients per hour. A chat service registers one for each connection, all from few addresses.
 MOST_PER_ADDRESS = 200
 MOST_IN_ALL = 1_000
 _HOUR_SECONDS = 3600.0
@@ -29,7 +28,7 @@ _EVERYBODY = "*"
 
 
 class Registration:
-    """Answers `/register`."""
+    """Handles `/register`."""
 
     def __init__(
         self,
@@ -46,13 +45,13 @@ class Registration:
         self._in_all = RateLimiter(MOST_IN_ALL, seconds=_HOUR_SECONDS, monotonic=monotonic)
 
     async def register(self, body: object, *, address: str) -> dict[str, Any]:
-        """Register a client, and return the answer for status 201 (RFC 7591 §3.2.1), which has no nulls.
+        """Register a client; return the answer for status 201 (RFC 7591 §3.2.1), which has no nulls.
 
-        `body` is the JSON that was sent, `address` that of the sender.
+        `body` is the parsed JSON body, `address` is the sender's.
 
         Raises:
-            OAuthRefusal: It does not describe a client that this server works with.
-            TooManyRequests: Too many clients are new this hour, from there or in all.
+            OAuthRefusal: The body does not describe a client that this server supports.
+            TooManyRequests: Too many clients were registered this hour, from this address or in all.
         """
         if not isinstance(body, dict):
             raise OAuthRefusal("invalid_client_metadata", "A registration is a JSON object.")
@@ -65,7 +64,7 @@ class Registration:
         return _answer(client, described, secret)
 
     async def _add(self, client: Client, address: str) -> None:
-        # Both first: who is refused must not use up what others have.
+        # Both limits are checked before one is counted: a refused sender must not use up those of others.
         self._per_address.check(network_of(address))
         self._in_all.check(_EVERYBODY)
         self._per_address.count(network_of(address))
@@ -88,9 +87,9 @@ class Registration:
 
 
 def _auth_method(value: object) -> AuthMethod:
-    """Choose how the client proves itself: as it asks, `client_secret_basic` where it asks nothing.
+    """Choose the client's authentication method: the requested one, else `client_secret_basic`.
 
-    RFC 7591 §2 has that default, and §3.2.1 lets us put `none` in the place of what we do not know.
+    RFC 7591 §2 has that default, and §3.2.1 allows `none` in the place of an unknown method.
     """
     match value:
         case None | "client_secret_basic":
@@ -102,7 +101,7 @@ def _auth_method(value: object) -> AuthMethod:
 
 
 def _answer(client: Client, described: Described, secret: str | None) -> dict[str, Any]:
-    # What is missing is left out: a null broke more than one client.
+    # Absent fields are left out: several clients fail on null.
     answer: dict[str, Any] = {
         "client_id": client.client_id,
         "client_id_issued_at": int(client.created_at.timestamp()),

@@ -1,13 +1,13 @@
-"""The codes and tokens that our authorization server gives to clients, and what it takes them back for.
+"""Issues, refreshes, revokes and verifies the codes and tokens of the built-in authorization server.
 
     code     ncc_ + 43 random characters                     60 s, once
     access   nca_ + 43 random characters                     1 h
     refresh  ncr_ + 22 of its family + 43 of its generation  90 days after the sign-in (a setting)
 
-Stored are hashes. A family is what came of one code; the 43 characters of a generation are derived
-from the whole token before it, so a client that shows that one can be given the same successor again, and
-no one can who sees the database or the keys, or both. That is done for a minute at most, and no more
-once the successor was used: a client whose answer was lost comes at once, a thief may come later.
+Only hashes are stored. A family is everything that came of one code. The 43 characters of a generation are
+derived from the whole previous token. So a client that shows the previous token again can get the same
+successor again, while the database and the keys are not enough to derive it. That is done for a minute at most,
+and not after the successor was used: a client whose answer was lost retries at once, a thief may come later.
 """
 
 import base64
@@ -57,7 +57,7 @@ _RANDOM = r"[A-Za-z0-9_-]{43}"
 _CODE_FORM = re.compile(_CODE + _RANDOM)
 _ACCESS_FORM = re.compile(_ACCESS + _RANDOM)
 _REFRESH_FORM = re.compile(rf"{_REFRESH}(?P<family>[A-Za-z0-9_-]{{22}}){_RANDOM}")
-#: RFC 7636 §4.1 and §4.2: a SHA-256 in base64url, and what it may be of.
+#: RFC 7636 §4.1 and §4.2: a SHA-256 in base64url, and the code verifier that it is made of.
 _CHALLENGE = re.compile(_RANDOM)
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
@@ -80,12 +80,12 @@ _REFUSALS = {
 }
 
 
-#: Asks whether a user may still use this server; the answer is why not, in words for the audit, or None.
+#: Checks whether a user may still use this server; returns the reason why not, for the audit log, or None.
 StillAllowed = Callable[[Principal], Awaitable[str | None]]
 
 
 async def _everybody(_: Principal) -> None:
-    """Stand where no one knows more of a user than this server does."""
+    """Allow every user: the default where no upstream is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class Issued:
 
 
 class Tokens:
-    """Gives, renews, takes back and verifies; asks no one but the database.
+    """Issues, refreshes, revokes and verifies tokens; asks only the database.
 
-    `issuer` is our own, which a user's principal carries; `resource` is the one MCP endpoint that
-    the tokens are for (RFC 8707). A sign-in lasts for `lifetime`, however often it is refreshed, and
-    no longer than its user is `still_allowed`.
+    `issuer` is this server's own, which a user's principal carries; `resource` is the one MCP endpoint that the
+    tokens are for (RFC 8707). A sign-in lasts for `lifetime`, however often it is refreshed, and no longer than
+    its user is `still_allowed`.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class Tokens:
         self._still_allowed = still_allowed
 
     def audience(self, resource: str | None) -> str:
-        """Say what a token will be for that is asked for with this `resource` (RFC 8707 §2).
+        """Return the audience of tokens requested with this `resource` (RFC 8707 §2).
 
         Raises:
-            OAuthRefusal: It is not for us to give (`invalid_target`).
+            OAuthRefusal: It is not this server's resource (`invalid_target`).
         """
         if resource is not None and not spelling.same(resource, self._resource):
             raise OAuthRefusal(
@@ -143,14 +143,14 @@ class Tokens:
     async def new_code(
         self, grant: CodeGrant, *, transaction: TransactionKey | None = None, request: str = ""
     ) -> SecretStr:
-        """Make the code that goes back to a client with its user's browser (RFC 6749 §4.1.2).
+        """Make the authorization code for a client (RFC 6749 §4.1.2).
 
-        A `request` gets one code, and so who `transaction` for it is given the same one again.
+        A `request` gets one code; the same `transaction` gets the same code again.
 
         Raises:
-            SignInRefused: Who `transaction` may not go on any more.
-            AlreadyAnswered: The request has had its code, which was used or went to another browser's answer.
-            OAuthRefusal: The resource is not ours, or the challenge is not one of S256 (RFC 7636 §4.2).
+            SignInRefused: `transaction` was ended meanwhile.
+            AlreadyAnswered: The request's code was used already, or was made for another transaction.
+            OAuthRefusal: The resource is not this server's, or the challenge is not S256 (RFC 7636 §4.2).
         """
         grant = replace(grant, resource=self.audience(grant.resource))
         if not is_challenge(grant.code_challenge):
@@ -166,11 +166,11 @@ class Tokens:
         return SecretStr(code)
 
     async def answered(self, request: str, *, by_other_than: str) -> bool:
-        """Tell whether a request has had its code, by another authorization transaction than the one with this id."""
+        """Tell whether a request got its code by another authorization transaction than `by_other_than`."""
         return await self._database.oauth_tokens.answered(request, by_other_than=by_other_than)
 
     def _code_of(self, transaction: TransactionKey) -> str:
-        # The browser's own value is stored nowhere, so the database and the keys do not make the code.
+        # The browser's value is not stored, so the code cannot be derived from the database and the keys.
         return (
             f"{_CODE}{_derived(self._code_key, f'{transaction.auth_transaction_id} {transaction.browser}')}"
         )
@@ -186,11 +186,11 @@ class Tokens:
     ) -> Issued:
         """Exchange a code for tokens (RFC 6749 §4.1.3, RFC 7636 §4.5).
 
-        The client has been authenticated. The redirect URI may be absent, since the verifier binds the
-        code to its client already (OAuth 2.1 §10.2), but never another one.
+        The client has been authenticated. The redirect URI may be absent, since the verifier binds the code to
+        its client already (OAuth 2.1 §10.2), but it must not differ.
 
         Raises:
-            OAuthRefusal: Nothing is given. `invalid_target` and `invalid_request` leave the code as it is.
+            OAuthRefusal: The code is not accepted. `invalid_target` and `invalid_request` leave it unused.
         """
         self.audience(resource)
         if verifier is None:
@@ -217,11 +217,11 @@ class Tokens:
     ) -> Issued:
         """Exchange a refresh token for its successor and a new access token (RFC 6749 §6).
 
-        The client has been authenticated. `scopes` narrow the access token; those that were not
-        granted are left out (RFC 6749 §3.3), since many clients repeat all they asked for at first.
+        The client has been authenticated. `scopes` narrow the access token; those that were not granted are
+        left out (RFC 6749 §3.3), since many clients repeat all the scopes of their first request.
 
         Raises:
-            OAuthRefusal: Nothing is given.
+            OAuthRefusal: The refresh token is not accepted.
         """
         self.audience(resource)
         form = _REFRESH_FORM.fullmatch(token)
@@ -244,7 +244,10 @@ class Tokens:
         return _issued(given, fresh)
 
     async def _require_allowed(self, token: str, family: str, client_id: str) -> None:
-        """End a family whose user may not use this server any more; no one is asked about other tokens."""
+        """End a family whose user may not use this server any more.
+
+        No check is made for unknown tokens.
+        """
         tokens = self._database.oauth_tokens
         person = await tokens.whose(token, family=family, client_id=client_id)
         why = None if person is None else await self._still_allowed(person)
@@ -253,9 +256,9 @@ class Tokens:
             raise _refusal("person")
 
     async def revoke(self, token: str, *, client_id: str) -> None:
-        """End a token of this client, and with a refresh token all that came with it (RFC 7009 §2.1).
+        """Revoke a token of this client; with a refresh token its whole family (RFC 7009 §2.1).
 
-        What is unknown is ended already (RFC 7009 §2.2), and another client's token looks unknown.
+        An unknown token counts as revoked (RFC 7009 §2.2), and another client's token counts as unknown.
         """
         form = _REFRESH_FORM.fullmatch(token)
         if form is not None:
@@ -264,11 +267,11 @@ class Tokens:
             await self._database.oauth_tokens.revoke_access(token, client_id=client_id)
 
     async def verify(self, token: str) -> Bearer:
-        """Find out whose access token this is.
+        """Verify an access token, and return its user, client and scopes.
 
         Raises:
-            TokenRefused: It is not one of ours, or not valid any more.
-            IssuerUnavailable: The database cannot tell now; no one is let in meanwhile.
+            TokenRefused: It is not a token of this server, or not valid any more.
+            IssuerUnavailable: The database cannot be read now; the request must be refused.
         """
         if _ACCESS_FORM.fullmatch(token) is None:
             raise TokenRefused("The token is not an access token of this server.")
@@ -280,7 +283,7 @@ class Tokens:
             raise TokenRefused("The token is unknown or over.")
         grant, expires_at = live.grant, int(live.expires_at.timestamp())
         if (grant.principal.issuer, grant.resource) != (self._issuer, self._resource):
-            # The server has moved; its former address may be another user's now.
+            # The server's URL has changed; the former one may belong to another party now.
             raise TokenRefused("The token was given for another address of this server.")
         return Bearer(
             principal=grant.principal,
@@ -299,18 +302,18 @@ class Tokens:
         )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:
-        """End what a user's clients hold, or one of them: codes, families, access tokens.
+        """End codes, families and access tokens of all clients of a user, or of one client.
 
-        Tells how many families that were.
+        Returns how many families that were.
         """
         return await self._database.oauth_tokens.end(principal, client_id=client_id)
 
     async def holders(self, principal: Principal) -> list[Holder]:
-        """List the clients that hold living tokens of a user."""
+        """List the clients that hold valid tokens of a user."""
         return await self._database.oauth_tokens.holders(principal)
 
     async def purge(self) -> None:
-        """Forget what is over."""
+        """Delete what has expired."""
         await self._database.oauth_tokens.purge()
 
     def _fresh(self, family: str, refresh: str) -> Fresh:
@@ -325,7 +328,7 @@ class Tokens:
 
 
 def is_challenge(text: str) -> bool:
-    """Tell whether this can be the S256 hash of a code verifier (RFC 7636 §4.2)."""
+    """Tell whether a text can be the S256 hash of a code verifier (RFC 7636 §4.2)."""
     return _CHALLENGE.fullmatch(text) is not None
 
 

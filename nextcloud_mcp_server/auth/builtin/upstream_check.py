@@ -1,9 +1,9 @@
-"""Whether a user may still use this server: Nextcloud is asked when a client refreshes its tokens.
+"""Asks Nextcloud, when a client refreshes its tokens, whether the user may still use this server.
 
-Who was let in once has tokens for as long as a sign-in lasts. Nextcloud's account may be disabled
-meanwhile, or its user may have left the groups that the operator lets in. So Nextcloud is asked with
-the user's own grant. A clear no refuses the refresh; a Nextcloud that cannot answer now does not,
-since every user would be signed out whenever it is updated.
+A client has tokens for as long as a sign-in lasts. Meanwhile the user's Nextcloud account may be disabled, or
+the user may leave the groups that the operator allows. So Nextcloud is asked with the user's own grant. Only a
+clear refusal ends the refresh; a Nextcloud that cannot answer does not, since every user would be signed out
+whenever it is updated.
 """
 
 import logging
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A yes counts for all clients of a user for this long.
+#: How long a positive answer holds for all clients of a user.
 KEEP_SECONDS = 300.0
 
-#: A Nextcloud that did not answer is not asked about the same user again for this long.
+#: How long Nextcloud is not asked again about a user after it did not answer.
 PAUSE_SECONDS = 30.0
 
-#: A client waits for its tokens meanwhile.
+#: The time limit for Nextcloud's answer: a client waits for its tokens meanwhile.
 ASK_SECONDS = 10.0
 
 _MOST_KEPT = 10_000
@@ -77,7 +77,7 @@ class UpstreamCheck:
         self._allowed_until: OrderedDict[Principal, float] = OrderedDict()
 
     async def still_allowed(self, principal: Principal) -> str | None:
-        """Say why a user may not use this server any more; None when they may, or no one can tell now."""
+        """Return why a user may not use this server any more; None if they may, or if it is not known."""
         if self._monotonic() < self._allowed_until.get(principal, 0.0):
             return None
         why, seconds = None, PAUSE_SECONDS
@@ -116,19 +116,19 @@ class UpstreamCheck:
         try:
             return await self._whoami(credential, principal)
         except CredentialRejected:
-            # It may have run out earlier than it said.
+            # The access token may have expired earlier than announced.
             renewed = await self._broker.renew(replace(grant, credential=credential))
             if not _usable(renewed) or renewed.version == credential.version:
                 raise
         try:
             return await self._whoami(renewed, principal)
         except CredentialRejected:
-            # Each refusal counts against every user behind this server's address.
+            # Nextcloud counts each refusal against this server's address, and so against all its users.
             await self._database.grants.mark_needs_reauth(renewed.id, version=renewed.version)
             raise
 
     async def _whoami(self, credential: Credential, principal: Principal) -> User:
-        """Ask whose credential this is. Only WebDAV says of a disabled account what is wrong with it."""
+        """Ask which user a credential belongs to. Only WebDAV reports that an account is disabled."""
         try:
             return await self._nextcloud.whoami(opening(credential))
         except AccountDisabled:

@@ -1,6 +1,6 @@
-"""How a browser comes back from a sign-in elsewhere; everything here happens before any request.
+"""Checks the parameters of a callback; nothing here sends a request.
 
-A callback's address can be written by anyone, so nothing of it is repeated on a page.
+Anyone can write a callback's URL, so no page repeats any part of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.oauth_client import has_shape_of_code
 from nextcloud_mcp_server.errors import SignInRefused
 
-#: Query parameters with every value.
+#: Query parameters, each with all its values.
 Params = Mapping[str, Sequence[str]]
 
 _ODD = "The sign-in came back in a form that is not trusted. Start again."
 
 
 def only_value(params: Params, name: str) -> str | None:
-    """Read a parameter that is there once; None where there is none.
+    """Return the one value of a parameter; None if it is absent.
 
     Raises:
-        SignInRefused: It is there twice, so two readers could see two values (RFC 6749 §3.1).
+        SignInRefused: It is there twice, so two parsers could read two values (RFC 6749 §3.1).
     """
     values = params.get(name, ())
     if len(values) > 1:
@@ -29,12 +29,12 @@ def only_value(params: Params, name: str) -> str | None:
 
 
 def check_issuer(params: Params, issuer: str | None, *, required: bool) -> None:
-    """Compare who says that they answered with whom was asked, character by character (RFC 9207 §2.4).
+    """Compare the `iss` of a callback with the issuer that was asked, byte by byte (RFC 9207 §2.4).
 
-    `issuer` is None for a provider that never says it: then no one else may say it either.
+    `issuer` is None for a provider that sends no `iss`: then any `iss` is refused.
 
     Raises:
-        SignInRefused: It is another user, or not said though it always is.
+        SignInRefused: `iss` names another issuer, or is missing although it is `required`.
     """
     named = only_value(params, "iss")
     if (named is None and required) or (named is not None and named != issuer):
@@ -42,10 +42,10 @@ def check_issuer(params: Params, issuer: str | None, *, required: bool) -> None:
 
 
 def code_of(params: Params) -> SecretStr | None:
-    """Read the code of a callback whose state was checked; None when the user cancelled.
+    """Return the code of a callback whose state was checked; None when the user cancelled.
 
     Raises:
-        SignInRefused: Something is there twice, there is a code and an error, or the code cannot be one.
+        SignInRefused: A parameter is there twice, not exactly one of code and error is there, or the code is malformed.
     """
     for name in params:
         only_value(params, name)
@@ -55,7 +55,7 @@ def code_of(params: Params) -> SecretStr | None:
     if error == "access_denied":
         return None
     if error is not None:
-        # What the provider says about it is not shown: its words may be of anyone who wrote the address.
+        # The error text is not shown: anyone could have written it into the URL.
         raise SignInRefused("The sign-in was refused there. Start again; if it stays so, tell the operator.")
     if code is None or not has_shape_of_code(code):
         raise SignInRefused(_ODD)

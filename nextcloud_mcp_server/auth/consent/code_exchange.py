@@ -1,4 +1,4 @@
-"""Exchanges codes at the grant provider; what comes of one is stored by a user, or ended there."""
+"""Exchanges codes at the grant provider. The tokens are stored by the caller, or revoked here."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.engine import Database
 
 
-#: Longer than Nextcloud can take to say whose tokens are; then what was noted and not stored is ended.
+#: When a pending revocation is due: longer than Nextcloud takes to identify the account of new tokens.
 NOTED = timedelta(minutes=10)
 
 _SPENT = "What came back from Nextcloud was used or ended before. Start again."
@@ -27,19 +27,19 @@ _SPENT = "What came back from Nextcloud was used or ended before. Start again."
 
 @dataclass(frozen=True, slots=True)
 class ExchangedTokens:
-    """Exchanged tokens, and the note of a revocation that follows unless they are stored."""
+    """Exchanged tokens, and their pending revocation, which is carried out unless they are stored."""
 
     exchanged: ExchangeResult
     note: str
 
     @property
     def tokens(self) -> Tokens:
-        """What opens the account."""
+        """The tokens that open the account."""
         return self.exchanged.tokens
 
 
 class CodeExchange:
-    """Stands between the callbacks and the provider. What no one keeps goes to the outbox."""
+    """Exchanges codes for the callbacks. Tokens that are not stored go to the outbox."""
 
     def __init__(
         self, database: "Database", provider: RedirectProvider, *, outbox: Outbox, nextcloud_url: str
@@ -52,9 +52,9 @@ class CodeExchange:
     async def exchange(
         self, owner: Principal, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
     ) -> ExchangeResult:
-        """Exchange a code; see `RedirectProvider.exchange_code`, but nothing is left behind.
+        """Exchange a code as `RedirectProvider.exchange_code` does; orphaned tokens go to the outbox.
 
-        `owner` is whose the tokens are said to be in the outbox, should they end there.
+        `owner` is the principal under which they are put there.
 
         Raises:
             SignInRefused: The code is spent.
@@ -65,7 +65,7 @@ class CodeExchange:
     async def exchange_orphaned(
         self, owner: Principal, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
     ) -> ExchangeResult:
-        """Exchange a spent code, only to revoke what it opens."""
+        """Exchange a spent code, only to revoke its tokens."""
         try:
             return await self._provider.exchange_code(code=code, verifier=verifier, nonce=nonce)
         except OrphanedTokens as left:
@@ -73,11 +73,11 @@ class CodeExchange:
             raise left.reason from None
 
     async def exchange_with_pending_revocation(self, owner: Principal, *, code: SecretStr) -> ExchangedTokens:
-        """Exchange a code that needs nothing else, and note at once what it gave.
+        """Exchange a code without verifier and nonce, and write a pending revocation as soon as tokens arrive.
 
-        From Nextcloud's answer to the moment at which we know whose it is, seconds may pass; were the
-        server killed in them, it would work on, known to no one. It is for the caller to store what was
-        given in the place of the note, or to `revoke_pending` it.
+        Seconds may pass from Nextcloud's answer until the account is identified. If the server were killed in
+        between, the tokens would stay valid, and nothing would know them. The caller must store the tokens in
+        place of the pending revocation, or call `revoke_pending`.
 
         Raises:
             SignInRefused: The code is spent.
@@ -94,7 +94,8 @@ class CodeExchange:
             await self._end(notes)
             raise left.reason from None
         except NextcloudError:
-            # It was ended, or never given. A note that stays costs one refresh in vain.
+            # The tokens were revoked, or there were none. A pending revocation that stays costs one failing
+            # refresh.
             with suppress(StorageError):
                 for done in notes:
                     await self._database.outbox.done(done)
@@ -106,7 +107,7 @@ class CodeExchange:
             raise SignInRefused(_SPENT)
 
     async def revoke_pending(self, exchanged: ExchangedTokens) -> None:
-        """Have what was noted ended at Nextcloud now."""
+        """Carry out a pending revocation now."""
         await self._end([exchanged.note])
 
     async def _end(self, notes: list[str]) -> None:
@@ -115,10 +116,10 @@ class CodeExchange:
         self._outbox.wake()
 
     async def give_back(self, owner: Principal, tokens: Tokens) -> None:
-        """Have tokens ended at Nextcloud that no one needs.
+        """Put tokens that are not needed into the outbox, to be revoked at Nextcloud.
 
         Raises:
-            StorageError: They could not be kept for that, so it was tried at once.
+            StorageError: They could not be stored there, so the revocation was tried at once.
         """
         await self._note(owner, tokens, after=timedelta())
         self._outbox.wake()
@@ -133,16 +134,16 @@ class CodeExchange:
                 after=after,
             )
         except StorageError:
-            # It cannot be kept for later (a full disk, say), and left alone it would work for ever.
+            # The tokens cannot be stored (a full disk, say), and unless revoked they would stay valid.
             await self._provider.revoke(tokens)
             raise
 
 
 @contextmanager
 def uninterrupted() -> Generator[None]:
-    """Keep a browser that goes away, or a server that is told to stop, from cutting in.
+    """Shield a block from cancellation: by a browser that disconnects, or by a server that stops.
 
-    No one else knows what the code is exchanged for, so it must be stored or ended.
+    Nothing else knows the tokens of a code exchange, so they must be stored or revoked.
     """
     with anyio.CancelScope(shield=True):
         yield

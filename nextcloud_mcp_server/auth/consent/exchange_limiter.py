@@ -1,9 +1,9 @@
-"""How many failed code exchanges this server allows itself.
+"""Limits the failed code exchanges of this server.
 
-After ten failed token requests from one address Nextcloud answers 429 to the good ones too, for half
-an hour, and with each it answers more slowly. Anyone who can bring a browser to our callback could cause them, so
-few are sent at all: of one network so few that it cannot use up those of the others, and a last share
-is for browsers in which a user signed in before.
+After ten failed token requests from one address, Nextcloud answers 429 to valid ones too, for half an hour, and
+it answers more slowly with each. Anyone who can send a browser to the callback could cause such failures, so
+few codes are sent at all. Of one network so few are sent that it cannot use up the allowance of the others. A
+last share is reserved for browsers in which a user signed in before.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 WINDOW = timedelta(minutes=30)
 
-#: How long an answer of Nextcloud about its allow list is believed.
+#: How long Nextcloud's answer about its allow list is cached.
 ASKED_AGAIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Failures in one window: of one user, browser or network; of browsers that are not known; of all."""
+    """Failures allowed in one window.
+
+    Of one user, browser or network; of browsers that are not known; of all together.
+    """
 
     of_one: int
     of_strangers: int
@@ -38,7 +41,7 @@ class Allowance:
 
 USUAL = Allowance(of_one=2, of_strangers=3, of_all=5)
 
-#: Where Nextcloud counts no failures of our address, they cost only requests.
+#: For an address that is on Nextcloud's allow list: its failures only cost requests.
 ALLOW_LISTED = Allowance(of_one=20, of_strangers=500, of_all=1_000)
 
 _ONE = (
@@ -56,10 +59,10 @@ async def _is_never_listed() -> bool:
 
 
 class ExchangeLimiter:
-    """Asked before a code is sent anywhere, and told when one was not accepted.
+    """Decides before a code exchange whether the code may be sent; counts codes that were not accepted.
 
-    `is_allow_listed` asks Nextcloud whether it counts failures of our address; it is asked only when the usual
-    allowance is used up.
+    `is_allow_listed` asks Nextcloud whether this server's address is on its allow list; it is called only when
+    the usual allowance is used up.
     """
 
     def __init__(
@@ -77,12 +80,13 @@ class ExchangeLimiter:
         self.orphans = anyio.Lock()
 
     async def check(self, who: Principal | None, sign_in: str) -> None:
-        """Refuse a code exchange that may be one failure too many. `sign_in` is the value in the cookie.
+        """Refuse a code exchange if its failure would exceed the allowance.
 
-        `who` is None where no one is known yet. Where the request comes from says `current_requester`.
+        `sign_in` is the value in the cookie. `who` is None if the user is not known yet. `current_requester`
+        holds the source of the request.
 
         Raises:
-            Throttled: The budget of this user, browser or network, or of all together, is used up.
+            Throttled: The allowance of this user, browser or network, or of all together, is used up.
         """
         refusal = await self._refusal(USUAL, who, sign_in)
         if refusal and await self._listed():
@@ -91,7 +95,7 @@ class ExchangeLimiter:
             raise Throttled(refusal, retry_after_seconds=WINDOW.total_seconds())
 
     async def failed(self, who: Principal, sign_in: str) -> None:
-        """Count one code that was not accepted, and forget those that count no more."""
+        """Count one code that was not accepted; delete counts older than the window."""
         source = current_requester.get().source
         await self._database.failed_exchanges.failed(who, sign_in=sign_in, source=source)
         await self._database.failed_exchanges.purge(before=self._clock() - WINDOW)

@@ -1,8 +1,8 @@
-"""The grant flow: an authorization request to the grant provider, and the callback that becomes a grant.
+"""The grant flow: an authorization request to the grant provider, whose callback becomes a grant.
 
-Nextcloud's own OAuth app has no PKCE, no nonce and no `iss`. What keeps one user's access from
-another there is what is checked here before the code is sent anywhere: this browser's sign-in, and
-a `state` that was made in it and is taken once.
+Nextcloud's own OAuth app has no PKCE, no nonce and no `iss`. There, only two checks keep one user's access from
+another, and both are made before the code is sent anywhere: the sign-in of this browser, and a `state` that was
+made in it and is accepted once.
 """
 
 from collections.abc import Callable
@@ -56,11 +56,11 @@ _AGAIN = "This cannot be finished here: it belongs to another browser, is too ol
 
 
 class GrantFlow:
-    """Sends browsers to the grant provider, and keeps or ends what they bring back.
+    """Sends browsers to the grant provider, and stores or revokes what their callbacks bring.
 
-    With `mapped` the operator's mapping says which account is whose; without, each user says so
-    on a page of ours before anything can be used. Without a provider no browser is sent anywhere, and
-    none can come back.
+    With `mapped`, the operator's mapping determines each user's account. Without, each user confirms on a page
+    that the account is theirs before it can be used. Without a provider, no browser is sent anywhere, and every
+    callback is refused.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class GrantFlow:
         return CodeExchange(self._database, self._provider, outbox=self._outbox, nextcloud_url=url)
 
     async def start(self, elicitation: Elicitation, scopes: frozenset[str], who: SignedIn, token: str) -> str:
-        """Make the address at which the user confirms, good for one answer in this browser.
+        """Build the URL at which the user confirms; it is valid for one callback in this browser.
 
         Raises:
             Throttled: Too many failures lately; going there now could only fail.
-            IssuerUnavailable: The provider's addresses could not be found out.
+            IssuerUnavailable: The provider's metadata could not be read.
         """
         await self._exchange_limiter.check(who.principal, token)
         state = new_secret()
@@ -123,13 +123,13 @@ class GrantFlow:
         return url
 
     async def finish(self, params: Params, who: SignedIn, token: str) -> GrantDone:
-        """Take what the provider sent back with the browser. A code that is not used is ended.
+        """Handle the callback of the grant provider. A code that is not used is spent and ended.
 
         Raises:
-            OtherBrowser: Another browser began it; it is ended for both.
-            SignInRefused: It is not trusted.
-            ElicitationUnknown: The consent request is over; what was given meanwhile is ended.
-            WrongAccount: It opens another account than this user's; it is ended.
+            OtherBrowser: Another browser began the flow; it is ended for both.
+            SignInRefused: The callback failed a check.
+            ElicitationUnknown: The consent request is over; tokens that were given meanwhile are revoked.
+            WrongAccount: The tokens open another account than this user's; they are revoked.
             GrantRefused: The code is not accepted.
             Throttled: Too many failures lately; the code was not sent.
             NextcloudError: The provider or Nextcloud could not be asked.
@@ -148,13 +148,14 @@ class GrantFlow:
     async def _finish(
         self, grant_request: GrantRequest, code: SecretStr | None, params: Params, who: SignedIn, token: str
     ) -> GrantDone:
-        # One at a time: of a user's tabs the second finds what the first one led to, and no one
-        # gets more wrong codes past the budget by sending them at once.
+        # One at a time: of a user's tabs the second sees the result of the first, and codes that are sent at once
+        # do not get past the allowance for failures.
         async with self._turns:
             elicitation = await self._provisioning.own(grant_request.elicitation_id, who)
             if elicitation.state is ElicitationState.COMPLETE:
-                # Another tab was faster. Some providers end all of a sign-in with one of its tokens: to exchange and
-                # revoke the code of this tab could end what the other one has just stored.
+                # Another tab finished first. Some providers revoke all tokens of a sign-in with one of them:
+                # exchanging and revoking the code of this tab could end the grant that the other one has just
+                # stored.
                 await self._database.spent_codes.spend(codes_in(params))
                 return _over(elicitation)
             if elicitation.state.final:
@@ -168,11 +169,11 @@ class GrantFlow:
                 return await self._keep(elicitation, grant_request, given, who, token)
 
     async def end_foreign(self, params: Params) -> NoReturn:
-        """End what another browser began, with the code that came to this one.
+        """End the flow that another browser began, with the code that came to this one.
 
         Raises:
-            OtherBrowser: It was ended.
-            SignInRefused: There is no such thing; the code is spent nevertheless.
+            OtherBrowser: The flow was ended.
+            SignInRefused: There is no such flow; the code is spent nevertheless.
         """
         async with spent_unless_used(self._database.spent_codes, params):
             await self._end_foreign(params)
@@ -189,7 +190,7 @@ class GrantFlow:
         raise OtherBrowser(_OTHER_BROWSER)
 
     async def _spend(self, grant_request: GrantRequest, params: Params) -> None:
-        """Remember that the code of a callback is not used, and end it."""
+        """Mark the code of a callback as spent without using it, and end it."""
         if codes := codes_in(params):
             await self._database.spent_codes.spend(codes)
             await self._end_code(grant_request, params)
@@ -252,7 +253,8 @@ class GrantFlow:
                 await self._code_exchange.give_back(who.principal, given.tokens)
         current = await self._provisioning.own(elicitation.id, who)
         if current.state.final:
-            # Also where it ended while the provider was asked; then storage has discarded what came.
+            # This covers a request that ended during the code exchange; storage has discarded the pending grant
+            # then.
             await self.end_discarded()
             return _over(current)
         return GrantDone(elicitation.id, pending_grant)
@@ -275,12 +277,12 @@ class GrantFlow:
         return pending_grant
 
     async def confirm(self, elicitation: Elicitation, who: SignedIn, token: str, *, mine: bool) -> None:
-        """Take the user's word on whose account was given: keep it, or end it.
+        """Take the user's answer whether a pending grant's account is theirs: store the grant, or revoke it.
 
-        Saying twice that it is theirs changes nothing.
+        Confirming twice changes nothing.
 
         Raises:
-            ElicitationUnknown: Nothing waits here, or the consent request is over.
+            ElicitationUnknown: There is no pending grant, or the consent request is over.
             WrongAccount: The account is another user's here, or not the one this user has.
         """
         if mine and elicitation.state is ElicitationState.COMPLETE:
@@ -295,7 +297,7 @@ class GrantFlow:
         await self._audit(elicitation, "refused: not my account")
 
     async def picture(self, pending_grant: PendingGrant) -> Picture | None:
-        """Fetch the picture of an account that waits for the word of its user."""
+        """Fetch the picture of the account of a pending grant."""
         return await self._provider.picture(pending_grant.tokens, uid=pending_grant.uid)
 
     async def use(
@@ -306,7 +308,7 @@ class GrantFlow:
         who: SignedIn,
         token: str,
     ) -> None:
-        """Make what is held in this browser the user's connection, for this client and these scopes.
+        """Turn a pending grant of this browser into the user's grant, for this client and these scopes.
 
         Raises:
             ElicitationUnknown: The consent request is over.
@@ -318,7 +320,7 @@ class GrantFlow:
                 pending_grant.tokens,
                 Identity(pending_grant.uid, pending_grant.display_name, pending_grant.storage_id),
             )
-            # Storing it takes it from what is held, in the same transaction.
+            # Storing the grant deletes the pending grant in the same transaction.
             stored = await self._connected(elicitation, given, scopes, uid=who.uid if self._mapped else None)
         finally:
             if not stored:
@@ -331,7 +333,7 @@ class GrantFlow:
         await self.end_discarded()
 
     async def end_discarded(self) -> None:
-        """Have what no one can confirm any more ended at Nextcloud."""
+        """Revoke discarded pending grants at Nextcloud."""
         if await self._database.pending_grants.release_due(nextcloud_url=self._provisioning.nextcloud_url):
             self._outbox.wake()
 
@@ -341,7 +343,7 @@ class GrantFlow:
         stored = await self._provisioning.connected(
             elicitation, given, scopes, provider=self._provider.name, uid=uid
         )
-        # What was replaced is ended at Nextcloud now and not in a minute.
+        # Revokes a replaced credential at Nextcloud now, and not in a minute.
         self._outbox.wake()
         return stored
 
@@ -357,7 +359,7 @@ class GrantFlow:
 
 
 def _over(elicitation: Elicitation) -> GrantDone:
-    """Say how a consent request ended that another tab was faster with: done is done, whichever it was."""
+    """Return the result of a consent request that another tab finished; raise if it ended without a grant."""
     if elicitation.state is not ElicitationState.COMPLETE:
         raise ElicitationUnknown(OVER)
     return GrantDone(elicitation.id, None)

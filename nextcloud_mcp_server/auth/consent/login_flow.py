@@ -1,8 +1,8 @@
-"""Login Flow v2 as a grant provider, and the poller that takes each flow to its end.
+"""Login Flow v2 as a grant provider, and the poller that completes each flow.
 
-Login Flow v2 has no callback: it is polled, and it answers once. So the poll token is stored before
-the user is sent anywhere, the answer is stored before anything is done with it, and a flow that
-no one waits for any more is polled on and its app password deleted at Nextcloud.
+Login Flow v2 has no callback: it is polled, and it answers once. So the poll token is stored before the user is
+sent anywhere, and the answer is stored before it is used. A flow that no consent request needs any more is
+still polled, and its app password is deleted at Nextcloud.
 """
 
 import contextlib
@@ -40,25 +40,25 @@ logger = logging.getLogger(__name__)
 #: How long Nextcloud keeps a flow (core/Controller/ClientFlowLoginV2Controller: 20 minutes).
 FLOW_LIFETIME = timedelta(minutes=20)
 
-#: A process that dies while it polls keeps the others from polling this long: shorter than a call is held.
+#: A process that dies during a poll blocks the others for this long: shorter than a call is held.
 LEASE = timedelta(seconds=15)
 FIRST_POLL_SECONDS = 1.0
 SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 THROTTLED_SECONDS = 60.0
-#: No flow lives as long; a clock far ahead may ask for thousands of years.
+#: Longer than any flow lives; an upstream whose clock is far ahead may ask for thousands of years.
 LONGEST_PAUSE_SECONDS = 86_400.0
 
-#: How long a call waits for a poll out of turn, and for the end of the consent once Nextcloud has granted.
+#: How long a call waits for an immediate poll, and for the end of the consent request once Nextcloud has granted.
 POLL_NOW_SECONDS, SETTLE_SECONDS = 1.0, 2.5
 
-#: The waits for another process to give back a flow; one that keeps it longer is probably dead.
+#: The pauses in which another process may release a flow; one that keeps it longer is probably dead.
 TAKE_OVER_AFTER = (0.05, 0.15, 0.3)
 
-#: How long a server that is told to stop still takes to give back a flow.
+#: How long a stopping server may take to release a flow.
 GIVE_BACK_SECONDS = 2.0
 
-#: A poll is carried to its end, even by a server that is told to stop: Nextcloud answers only once.
+#: A poll is completed even by a stopping server: Nextcloud answers only once.
 ANSWER_SECONDS = 15.0
 
 
@@ -74,17 +74,17 @@ class LoginFlowProvider:
         self._started = anyio.Event()
 
     def next_start(self) -> anyio.Event:
-        """An event that is set when the next flow is started by this process."""
+        """Return an event that is set when this process starts the next flow."""
         self._started = anyio.Event()
         return self._started
 
     async def authorize_url(
         self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
     ) -> SecretStr:
-        """Start a flow at Nextcloud, or return the one this consent request has already.
+        """Start a flow at Nextcloud, or return the URL of the flow this consent request already has.
 
-        The last answer counts: someone who goes back and unticks a box must not get the first choice.
-        The account does not change: it was said by the sign-in that began this.
+        The last answer counts: a user who goes back and unticks a box must not get the first choice. The
+        account does not change: the sign-in before the flow determined it.
         """
         flow = await self._database.login_flows.find(elicitation.id)
         if flow is None:
@@ -109,7 +109,7 @@ class LoginFlowProvider:
         return flow.login_url
 
     async def exchange_code(self, flow: LoginFlow) -> LoginResult | None:
-        """Poll once."""
+        """Poll a flow once; None while the user has not confirmed."""
         granted = await self._nextcloud.login.poll(flow.poll_token)
         return LoginResult(granted.login_name, granted.app_password) if granted else None
 
@@ -121,15 +121,15 @@ class LoginFlowProvider:
         return Identity(uid=user.uid, display_name=user.display_name, storage_id=storage_id)
 
     async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
-        """Delete the app password with itself."""
+        """Delete an app password; it authenticates its own deletion."""
         await self._nextcloud.delete_app_password(BasicCredential(login_name, secret))
 
 
 class Poller:
-    """Takes login flows to their end, whichever process started them.
+    """Completes login flows, whichever process started them.
 
-    `within` limits it to one user. Personal mode needs that: servers for several Nextclouds may
-    share a database there, and a poll token must only go to the Nextcloud that made it.
+    `within` limits it to one user. Single-user mode needs that: servers for several Nextclouds may share a
+    database there, and a poll token must only be sent to the Nextcloud that made it.
     """
 
     def __init__(
@@ -153,15 +153,16 @@ class Poller:
         self._within = within
         self._answer_seconds = answer_seconds
         self._owner = str(uuid4())
-        #: The flows that this process is at, by their elicitations; each event says that it is done.
+        #: The flows that this process is polling, by the ids of their elicitations; each event is set when the
+        #: poll is done.
         self._steps: dict[str, anyio.Event] = {}
         self._asked: dict[str, anyio.Event] = {}
         self._hurry = anyio.Event()
-        #: Until then Nextcloud has asked for a pause, which no call cuts short.
+        #: The end of a pause that Nextcloud asked for; no call shortens it.
         self._paused_until: datetime | None = None
 
     async def run(self) -> None:
-        """Poll for as long as the server runs."""
+        """Poll as long as the server runs."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._in_turn)
             while True:
@@ -172,10 +173,10 @@ class Poller:
                     group.start_soon(self._out_of_turn, elicitation_id, done)
 
     async def poll_now(self, elicitation_id: str) -> bool:
-        """Poll one flow out of turn, waiting a moment for the answer; True when its consent request has ended.
+        """Poll one flow at once, and wait shortly for the answer; True when its consent request has ended.
 
-        A process that is started for one call, or whose next poll is seconds away, would give the
-        client a link that was used meanwhile.
+        Without this, a process that was started for one call, or whose next poll is seconds away, would give
+        the client a link that was used meanwhile.
         """
         if await self._find(elicitation_id) is None:
             # The user has not been sent to Nextcloud yet, or the flow ended since the request was looked at.
@@ -191,7 +192,7 @@ class Poller:
         return False
 
     async def _find(self, elicitation_id: str) -> LoginFlow | None:
-        """Read a flow; one whose key is missing counts as none."""
+        """Read a flow; one that cannot be decrypted counts as absent."""
         with contextlib.suppress(Unsealable):
             return await self._database.login_flows.find(elicitation_id)
         return None
@@ -211,7 +212,10 @@ class Poller:
             done.set()
 
     async def _take(self, elicitation_id: str) -> LoginFlow | None:
-        """Lease a flow, soon also from a process that does not give it back; None when there is nothing to do."""
+        """Lease a flow; None when there is nothing to do.
+
+        A flow that another process holds is taken over after the pauses of `TAKE_OVER_AFTER`.
+        """
         flows = self._database.login_flows
         for pause in TAKE_OVER_AFTER:
             flow = await flows.lease_one(elicitation_id, owner=self._owner, lease=LEASE, from_others=False)
@@ -232,7 +236,7 @@ class Poller:
                 await wake.wait()
 
     async def turn(self) -> float:
-        """Poll everything that is due; tell in how many seconds to come back."""
+        """Poll all flows that are due; return in how many seconds to call again."""
         await self._provisioning.expire()
         flows = self._database.login_flows
         async with anyio.create_task_group() as group:
@@ -248,7 +252,7 @@ class Poller:
         try:
             await self._step(flow)
         except Exception:  # a supervisor: one bad flow must not cut off the answers to the others
-            # Its lease keeps it away for a minute.
+            # Its lease keeps it from being polled again before `LEASE` has passed.
             logger.exception("a login flow could not be taken further; trying again")
         finally:
             if self._steps.get(flow.elicitation_id) is done:
@@ -275,7 +279,7 @@ class Poller:
         """Poll once, and store the answer before anything else can happen."""
         with anyio.move_on_after(self._answer_seconds, shield=True) as limit:
             result = await self._provider.exchange_code(flow)
-            # From here on nothing may cut in: no one else knows this app password.
+            # From here on nothing may interrupt: no other process knows this app password.
             limit.deadline = float("inf")
             if result is not None:
                 await self._save(flow, result)
@@ -286,7 +290,7 @@ class Poller:
         try:
             await self._database.login_flows.save_result(flow.id, result)
         except StorageError:
-            # It can not be kept (a full disk, say), and left alone it would work for ever.
+            # The app password cannot be stored (a full disk, say), and unless deleted it would stay valid.
             await self._provider.revoke(login_name=result.login_name, secret=result.app_password)
             raise
 
@@ -314,7 +318,7 @@ class Poller:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:
             await self._throw_away(flow, result, after=END_AFTER if refused else timedelta())
-        # What was thrown away, or replaced, is to be deleted at Nextcloud now and not in a minute.
+        # Deletes a discarded or replaced app password at Nextcloud now, and not in a minute.
         self._outbox.wake()
 
     async def _throw_away(self, flow: LoginFlow, result: LoginResult, *, after: timedelta) -> None:
@@ -323,7 +327,7 @@ class Poller:
 
     async def _postpone(self, flow: LoginFlow, seconds: float) -> None:
         next_poll_at = self._clock() + timedelta(seconds=seconds)
-        # Also by a server that is told to stop: the next one is to find the flow free.
+        # Shielded, so that a stopping server releases the flow for the next one.
         with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
             await self._database.login_flows.postpone(flow.id, owner=self._owner, next_poll_at=next_poll_at)
 
@@ -335,7 +339,7 @@ class Poller:
         return self._pause(flow)
 
     def _pause(self, flow: LoginFlow) -> float:
-        # A user needs some seconds for the page, and someone who went for coffee can wait longer.
-        # The jitter keeps several processes from asking in step.
+        # The pause grows: a user needs some seconds for the page, and one who takes a break can wait longer. The
+        # jitter keeps processes from polling in step.
         slowest = min(FIRST_POLL_SECONDS * 1.15**flow.attempts, SLOWEST_POLL_SECONDS)
         return slowest * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret

@@ -1,6 +1,6 @@
-"""The moves of the state machine that exist only where many users share one server.
+"""The transitions of the consent state machine that exist only on a multi-user server.
 
-Each begins with the user who signed in at the browser: a consent request is moved by whom it was asked of.
+Each takes the signed-in user: only the user whom a consent request asks may move it.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from nextcloud_mcp_server.storage.records import (
     SignedIn,
 )
 
-#: So many tries of other users end a request: its link has got around.
+#: So many attempts by other users end a consent request: its link has been passed on.
 MOST_REFUSALS = 3
 
 _GOT_AROUND = (
@@ -32,10 +32,10 @@ class MultiUserProvisioning(Provisioning):
     """`Provisioning` for many users, who sign in before they answer."""
 
     async def own(self, elicitation_id: str, who: SignedIn) -> Elicitation:
-        """Find a consent request of the user who signed in. One of another user is audited and counted.
+        """Return a consent request of the signed-in user. An attempt by another user is audited and counted.
 
         Raises:
-            ElicitationUnknown: There is none.
+            ElicitationUnknown: There is no such consent request.
             OtherPerson: It was asked of another user; after the third such try it is over, and the
                 next call of the user it was meant for makes a new one.
         """
@@ -47,8 +47,8 @@ class MultiUserProvisioning(Provisioning):
         return elicitation
 
     async def see(self, elicitation_id: str, who: SignedIn) -> ConsentRequest:
-        """Show a consent request to the user it is for, without changing anything; raises as `own`."""
-        # In this order for the reason that `view` gives.
+        """Return a consent request as its page shows it, without changing it; raises as `own`."""
+        # The order matters; `view` gives the reason.
         flow = await self._database.login_flows.find(elicitation_id)
         return await self._consent_request(await self.own(elicitation_id, who), flow)
 
@@ -66,11 +66,11 @@ class MultiUserProvisioning(Provisioning):
         raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
     async def follow(self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str) -> None:
-        """Start a login flow at Nextcloud, from which no browser comes back; it must open the account `uid`.
+        """Start a login flow at Nextcloud that must open the account `uid`; it has no callback.
 
         Raises:
-            ElicitationUnknown: The consent request vanished meanwhile.
-            WrongAccount: It was started for another account.
+            ElicitationUnknown: The consent request was deleted meanwhile.
+            WrongAccount: The flow was started for another account.
             NextcloudError: Nextcloud could not be asked; the consent request stays open for another try.
         """
         await self._provider.authorize_url(elicitation, scopes, uid=uid)
@@ -84,13 +84,13 @@ class MultiUserProvisioning(Provisioning):
         provider: str,
         uid: str | None,
     ) -> bool:
-        """Store what a browser brought back, in one transaction; False when no one waits for it any more.
+        """Store the tokens of a callback as a grant, in one transaction; False if the request is over.
 
-        `uid` is the account that the operator's mapping gives the user, None where the user has
-        said that this one is theirs.
+        `uid` is the account that the operator's mapping gives the user; None if the user has confirmed that the
+        account is theirs.
 
         Raises:
-            WrongAccount: It is another account, or one that another user has connected. Nothing is
+            WrongAccount: The account is another one, or another user has connected it. Nothing is
                 stored, and the consent request stays open for another try.
         """
         identity, tokens = given.identity, given.tokens
@@ -125,8 +125,8 @@ class MultiUserProvisioning(Provisioning):
     ) -> bool:
         """Store a grant. One of a login flow must be of the account that the flow was started for.
 
-        The link of a login flow suffices to finish it, with any account: anyone who has it, or is sent
-        it, can. So one that names no account (one user's server began it) is good for no one.
+        The link of a login flow suffices to finish it, with any account: every holder of the link can do that.
+        So a flow without an account, which a single-user server started, is refused.
         """
         if flow is not None:
             _require_account(account, flow.uid or "")
@@ -134,7 +134,7 @@ class MultiUserProvisioning(Provisioning):
         return await super()._store(elicitation, flow, account, credential, scopes)
 
     async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
-        """Write it down, and leave the consent request open: its user can sign in to Nextcloud as themselves."""
+        """Audit a wrong account, and leave the consent request open: its user can sign in to Nextcloud again."""
         await self._database.elicitations.set_error(elicitation.id, str(error))
         refused = self._audit(elicitation, "consent", "refused: wrong account", uid)
         await self._database.audit.append([refused])

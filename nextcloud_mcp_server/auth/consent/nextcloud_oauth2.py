@@ -1,7 +1,7 @@
-"""Nextcloud's own app `oauth2` as a grant provider: it needs no identity provider that Nextcloud trusts.
+"""Nextcloud's own app `oauth2` as a grant provider; no identity provider has to be set up.
 
-It has no PKCE, no nonce and no `iss`, and exchanges a code for anyone who knows the client's secret; so
-state, the browser's cookie and the secrecy of the code are the whole guard of the way back.
+It has no PKCE, no nonce and no `iss`, and exchanges a code for any holder of the client secret. So only
+`state`, the browser's cookie and the secrecy of the code protect the callback.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 
 
 class NextcloudOAuth2:
-    """Gets tokens from the app `oauth2`, with a client that an administrator has registered there."""
+    """Gets tokens from the app `oauth2`, as a client that an administrator has registered there."""
 
     name = "nextcloud_oauth2"
     uses_pkce = False
@@ -42,11 +42,11 @@ class NextcloudOAuth2:
 
     @property
     def redirect_uri(self) -> str:
-        """The address that the client was registered with: Nextcloud goes to no other one."""
+        """The registered redirect URI of the client; Nextcloud accepts no other one."""
         return self._redirect_uri
 
     async def callback_issuer(self) -> str | None:
-        """Nextcloud sends no `iss`."""
+        """Return None: Nextcloud sends no `iss`."""
         return None
 
     async def authorize_url(
@@ -56,7 +56,7 @@ class NextcloudOAuth2:
         verifier: SecretStr | None,  # noqa: ARG002 - see `uses_pkce`
         nonce: SecretStr | None,  # noqa: ARG002 - see `uses_nonce`
     ) -> str:
-        """Make the address of Nextcloud's page."""
+        """Build the URL of Nextcloud's authorization page."""
         return self._nextcloud.oauth2.authorize_url(client_id=self._client_id, state=state)
 
     async def exchange_code(
@@ -67,7 +67,7 @@ class NextcloudOAuth2:
         nonce: SecretStr | None,  # noqa: ARG002 - see `uses_nonce`
         note: Note | None = None,
     ) -> ExchangeResult:
-        """Exchange the code, and ask Nextcloud itself whose account its tokens open."""
+        """Exchange the code, and ask Nextcloud which account its tokens open."""
         asked_at = self._clock()
         answer = await self._nextcloud.oauth2.exchange_code(
             client_id=self._client_id, client_secret=self._client_secret, code=code
@@ -99,7 +99,7 @@ class NextcloudOAuth2:
         return await account.user.picture()
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
-        """Fetch the next pair of tokens."""
+        """Fetch a new pair of tokens."""
         asked_at = self._clock()
         answer = await self._nextcloud.oauth2.refresh(
             client_id=self._client_id, client_secret=self._client_secret, refresh_token=refresh_token
@@ -107,7 +107,7 @@ class NextcloudOAuth2:
         return _tokens(answer, asked_at)
 
     async def revoke(self, tokens: Tokens) -> bool:
-        """End access and refresh token with the access token; False when that one is dead."""
+        """Revoke access and refresh token with the access token; False if that is not valid any more."""
         return await self._nextcloud.delete_app_password(BearerCredential(tokens.access_token))
 
 

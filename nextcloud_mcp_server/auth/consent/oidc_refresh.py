@@ -1,7 +1,7 @@
-"""The identity provider's own refresh token as a grant: Nextcloud takes its access tokens as bearers.
+"""The identity provider's refresh token as a grant: Nextcloud accepts its access tokens as bearers.
 
-Nextcloud's app `user_oidc` checks them (`oidc_provider_bearer_validation`, or a provider with "check
-bearer"), and says whose account they open. Which audience it wants is the operator's to say.
+Nextcloud's app `user_oidc` verifies them (`oidc_provider_bearer_validation`, or a provider with "check
+bearer"), and determines the account. The operator's settings name the audience that it requires.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ _NOT_TAKEN = (
 class OidcRefresh:
     """Gets tokens for Nextcloud from the operator's identity provider.
 
-    `resource` is what Nextcloud wants to find as the audience, sent as the parameter that the
-    provider knows for it: `resource` (RFC 8707), elsewhere `audience`.
+    `resource` is the audience that Nextcloud requires. It is sent as the parameter that the provider supports:
+    `resource` (RFC 8707), elsewhere `audience`.
     """
 
     name = "oidc_refresh"
@@ -81,20 +81,20 @@ class OidcRefresh:
 
     @property
     def redirect_uri(self) -> str:
-        """Another address than that of the sign-in: an answer to one is none to the other."""
+        """The redirect URI of the grant flow; another one than the sign-in's, so that callbacks do not mix."""
         return self._redirect_uri
 
     async def callback_issuer(self) -> str | None:
-        """Name the issuer where it says that it sends its name along."""
+        """Return the issuer if its metadata says that it sends `iss`; else None."""
         metadata = await self._discovery.get()
         return metadata.issuer if metadata.iss_parameter else None
 
     async def authorize_url(self, *, state: str, verifier: SecretStr | None, nonce: SecretStr | None) -> str:
-        """Make the address of the identity provider's page."""
+        """Build the URL of the identity provider's authorization page."""
         metadata = await self._discovery.get()
         scopes, extra = ["openid"], dict(self._resource)
         if _OFFLINE in metadata.scopes:
-            # OpenID Connect Core §11: without being asked for, the consent it needs may be skipped.
+            # OpenID Connect Core §11: without `prompt=consent` the provider may ignore `offline_access`.
             scopes.append(_OFFLINE)
             extra["prompt"] = "consent"
         return oauth_client.authorize_url(
@@ -116,7 +116,7 @@ class OidcRefresh:
         nonce: SecretStr | None,
         note: Note | None = None,
     ) -> ExchangeResult:
-        """Exchange the code, check who confirmed, and ask Nextcloud whose account the tokens open."""
+        """Exchange the code, check which user confirmed, and ask Nextcloud which account the tokens open."""
         with _translated():
             metadata = await self._discovery.get()
             answer = await oauth_client.exchange_code(
@@ -174,7 +174,7 @@ class OidcRefresh:
         return await account.user.picture()
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
-        """Fetch the next tokens, for the same audience."""
+        """Fetch new tokens, for the same audience."""
         with _translated():
             metadata = await self._discovery.get()
             return await oauth_client.refresh(
@@ -187,9 +187,10 @@ class OidcRefresh:
             )
 
     async def revoke(self, tokens: Tokens) -> bool:
-        """End the refresh token at the identity provider, where that can be done at all (RFC 7009).
+        """Revoke the refresh token at the identity provider, if it supports that (RFC 7009).
 
-        Without such an endpoint it ends when it is not used for long enough, or by the user's hand.
+        Without such an endpoint the token ends when it is not used for long enough, or when the user ends it
+        there.
         """
         if tokens.refresh_token is not None:
             with _translated():
@@ -206,7 +207,7 @@ class OidcRefresh:
 
 @contextlib.contextmanager
 def _translated() -> Generator[None]:
-    """Say in the words of a grant what the identity provider's failures mean for it."""
+    """Convert the identity provider's errors to the errors of a grant."""
     try:
         yield
     except IssuerUnavailable as error:

@@ -1,8 +1,8 @@
-"""Signs a user in at the operator's identity provider (OpenID Connect, authorization code and PKCE).
+"""Signs a user in at the operator's identity provider (OpenID Connect, authorization code, PKCE).
 
-What must be remembered travels in a sealed cookie, so an answer is worth something only in the browser that
-asked, and only for ten minutes. The cookie also holds the token of the session to come: a second answer to the same
-question meets a session that exists. Stored are only the hashes of codes that were exchanged or ended.
+The state of a sign-in is kept in a sealed cookie, so a callback is accepted only in the browser that began it,
+and only for ten minutes. The cookie also holds the token of the future session: a second callback of the same
+sign-in finds that this session exists already. Only hashes of codes that were exchanged or ended are stored.
 """
 
 import base64
@@ -46,7 +46,7 @@ FLOW_LIFETIME = timedelta(minutes=10)
 
 _PLACE = ("cookie", "sign-in")
 _STATE_PLACE = ("state", "sign-in")
-#: How long a code may live (RFC 6749 §4.1.2): it may have been given in the last second of a sign-in.
+#: The longest lifetime of a code (RFC 6749 §4.1.2); it may have been issued in the last second of a sign-in.
 _CODE_SECONDS = 600
 _LONGEST_NAME = 200
 #: Nextcloud's user ids have at most 64 characters.
@@ -62,7 +62,7 @@ _CANCELLED = "The sign-in was cancelled. Start again when you are ready."
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the cookie of a browser says of the sign-in that it began; `until` in seconds since 1970."""
+    """The cookie's content about the sign-in that this browser began; `until` in seconds since 1970."""
 
     verifier: SecretStr
     nonce: SecretStr
@@ -73,7 +73,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A browser that came back and passed every check that needs no request."""
+    """A callback that passed every check that needs no request."""
 
     code: SecretStr
     verifier: SecretStr
@@ -83,7 +83,7 @@ class Returned:
 
 
 class SignIn:
-    """The login flow. `mapping_claim` names the claim that holds the user's Nextcloud user id."""
+    """The sign-in flow. `mapping_claim` names the claim that holds the user's Nextcloud user id."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class SignIn:
         self._outgoing = outgoing
         self._client = client
         self._redirect_uri = redirect_uri
-        # A ring of its own: what is sealed for a cookie never opens as anything in the database.
+        # A key ring of its own: a value sealed for a cookie can never be opened as one of the database.
         self._keys = KeyRing(keys.derive("sign-in cookie"))
         self._clock = clock
         self._spent_codes = spent_codes
@@ -113,29 +113,29 @@ class SignIn:
 
     @property
     def brings_access(self) -> bool:
-        """An identity provider says who it is, and opens no Nextcloud."""
+        """False: an identity provider only identifies the user, and gives no access to Nextcloud."""
         return False
 
     @property
     def mapping_claim(self) -> str | None:
-        """The claim that names each user's Nextcloud account; None where every user confirms theirs."""
+        """The claim that names each user's Nextcloud account; None if each user confirms their account."""
         return self._mapping_claim
 
     async def begin(self, target: str, *, another: bool = False) -> SignInStart:
-        """Make the address to go to; nothing is stored here.
+        """Build the authorization URL; nothing is stored here.
 
-        Without `another`, a provider that knows the browser lets the same user in again unasked.
+        Without `another`, a provider that has a session in the browser signs the same user in without asking.
 
         Raises:
-            IssuerUnavailable: The identity provider cannot be asked, or cannot do PKCE with S256.
+            IssuerUnavailable: The identity provider cannot be reached, or does not support PKCE with S256.
         """
         metadata = await self._discovery.get()
         if metadata.code_challenge_methods and "S256" not in metadata.code_challenge_methods:
-            # RFC 7636 §4.4.1: "plain" protects nothing once the request is seen.
+            # RFC 7636 §4.4.1: "plain" protects nothing once an attacker has seen the request.
             raise IssuerUnavailable("The identity provider offers PKCE without S256; tell the operator.")
         verifier, nonce = new_secret(), new_secret()
         expires_at = self._clock() + FLOW_LIFETIME
-        # Sealed into the state so that a code which comes back to another browser can be exchanged and ended there.
+        # Sealed into the state, so that a code that reaches another browser can be exchanged and ended there.
         state = self._sealed([new_secret(), verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
         url = oauth_client.authorize_url(
             metadata.authorization_endpoint,
@@ -145,7 +145,7 @@ class SignIn:
             state=state.get_secret_value(),
             verifier=verifier,
             nonce=nonce,
-            # OpenID Connect Core §3.1.2.1; every provider knows it, unlike `select_account`.
+            # OpenID Connect Core §3.1.2.1; every provider supports it, unlike `select_account`.
             extra={"prompt": "login"} if another else None,
         )
         kept = [state, verifier, nonce, new_secret()]
@@ -158,20 +158,20 @@ class SignIn:
         return SecretStr(base64.urlsafe_b64encode(self._keys.seal(text, place).value).decode())
 
     def _scope(self, metadata: IssuerMetadata) -> str:
-        """Ask for as little as names the user: a name to show, and the claim the mapping needs."""
+        """Return the fewest scopes that identify the user: a name, and the claims that the settings use."""
         wanted = ["profile"]
         if "email" in (self._mapping_claim, self._identity_claim):
             wanted.append("email")
         return " ".join(["openid", *(scope for scope in wanted if scope in metadata.scopes)])
 
     async def returned(self, flow: str, params: Params) -> Returned:
-        """Check how the browser came back. A code that is not used is ended.
+        """Check the parameters of a callback. A code that is not used is ended.
 
         Raises:
-            OtherBrowser: Another browser began it; the code that came back is ended.
-            SignInRefused: It is another browser, too late, from another issuer, not in the form of
-                such an answer, or the user cancelled.
-            IssuerUnavailable: The identity provider cannot be asked what it calls itself.
+            OtherBrowser: Another browser began the sign-in; the code of the callback is ended.
+            SignInRefused: The browser began no sign-in or another one, the callback is too late, of another issuer
+                or malformed, or the user cancelled.
+            IssuerUnavailable: The identity provider's metadata cannot be read.
         """
         async with spent_unless_used(self._spent_codes, params):
             given = only_value(params, "state") or ""
@@ -196,7 +196,7 @@ class SignIn:
         return code_of(params)
 
     def _kept(self, flow: str, given: str) -> "_Kept | None":
-        """Open what this browser kept; None when it began no sign-in, or another one than `given` belongs to."""
+        """Open the cookie of this browser; None without a valid one, or if it belongs to another `state`."""
         try:
             state, verifier, nonce, session, target, until = self._unsealed(flow, _PLACE)
         except (binascii.Error, ValueError, Unsealable):
@@ -206,12 +206,12 @@ class SignIn:
         return _Kept(SecretStr(verifier), SecretStr(nonce), SecretStr(session), target, until)
 
     async def knows(self, state: str) -> bool:
-        """Tell whether a `state` is one of ours, as long as a code that belongs to it may live."""
+        """Tell whether a `state` was made here and a code that belongs to it may still be valid."""
         opened = self._opened(state)
         return opened is not None and self._clock().timestamp() < opened[1] + _CODE_SECONDS
 
     def _opened(self, state: str) -> tuple[str, float] | None:
-        """Open a `state`; the answer is the verifier, and when the sign-in ends."""
+        """Open a `state`; return the code verifier, and when the sign-in ends."""
         try:
             _, verifier, _, until = self._unsealed(state, _STATE_PLACE)
         except (binascii.Error, ValueError, Unsealable):
@@ -223,9 +223,10 @@ class SignIn:
         return json.loads(self._keys.open(sealed, place))
 
     async def _end_code(self, state: str, params: Params) -> bool:
-        """Exchange a code that this browser cannot use, and revoke what it gives; False where it is none of ours.
+        """Exchange a code that this browser cannot use, and revoke its tokens; False if `state` is foreign.
 
-        A `state` of ours holds what the exchange needs. Each code is exchanged once, and spent before it is.
+        A `state` that was made here holds what the exchange needs. Each code is exchanged once, and marked as
+        spent before.
         """
         opened = self._opened(state)
         if opened is None:
@@ -269,17 +270,17 @@ class SignIn:
         )
 
     async def exchange_code(self, returned: Returned) -> Person:
-        """Exchange the code, and read who signed in.
+        """Exchange the code, and return the signed-in user.
 
         Raises:
             SignInRefused: The code or the ID token is not accepted.
-            IssuerUnavailable: The identity provider cannot be asked.
+            IssuerUnavailable: The identity provider cannot be reached.
         """
         metadata = await self._discovery.get()
         code = returned.code.get_secret_value()
         if await self._spent_codes.is_spent(code):
             raise SignInRefused(_AGAIN)
-        # Some providers end the user's session when a code comes a second time, so none is sent twice.
+        # Some providers end the user's session when a code is sent twice, so it is marked as spent first.
         await self._spent_codes.spend([code])
         try:
             answer = await self._exchange(
@@ -300,7 +301,7 @@ class SignIn:
     async def _missing(
         self, metadata: IssuerMetadata, answer: TokenAnswer, claims: Mapping[str, object]
     ) -> Mapping[str, object]:
-        """Ask for what the operator's settings need and the ID token leaves out (OIDC Core §5.3)."""
+        """Request the claims that the settings need and the ID token lacks (OIDC Core §5.3)."""
         needed = {self._identity_claim, self._mapping_claim or "sub"}
         if self._identity_claim == "email":
             needed.add("email_verified")
@@ -310,7 +311,7 @@ class SignIn:
         reply = await self._outgoing.json(
             "GET", metadata.userinfo_endpoint, bearer=answer.tokens.access_token
         )
-        # §5.3.2: an answer about another `sub` may come from a swapped access token.
+        # §5.3.2: an answer about another `sub` may mean that the access token was swapped.
         if reply.fields.get("sub") != claims["sub"]:
             raise SignInRefused("The identity provider said two different things about who signed in.")
         return {name: reply.fields[name] for name in wanted | {"email_verified"} if name in reply.fields}

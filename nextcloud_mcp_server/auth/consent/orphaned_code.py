@@ -1,8 +1,8 @@
-"""Ends authorization codes that no sign-in will use, because they came back in the wrong place.
+"""Ends authorization codes that no sign-in will use, because they reached the wrong browser.
 
 A code in the address bar of the wrong browser still opens an account: it can be copied from there, or read in a
-proxy's log. So it is spent at once, which means that this server exchanges it for no one. Where the `state` that came
-with it is one of ours, the code is also exchanged, and what it opened is revoked.
+proxy's log. So it is marked as spent at once; this server then never exchanges it for a user. If the `state`
+beside it was made here, the code is also exchanged, and its tokens are revoked.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 
-#: In place of a browser's value: all of them share the failures that one browser may cause.
+#: Used in place of a browser's value: all browsers share the failures that one browser may cause.
 _ANY_BROWSER: Final = ""
 #: A callback has one code. An address with many is forged, and must not fill the database.
 _MOST_REMEMBERED: Final = 100
 
 
 def codes_in(params: Params) -> Sequence[str]:
-    """List the codes of a callback that are worth remembering."""
+    """Return the codes of a callback that are worth storing as spent."""
     return [code for code in params.get("code", ()) if has_shape_of_code(code)][:_MOST_REMEMBERED]
 
 
 @asynccontextmanager
 async def spent_unless_used(spent_codes: "SpentCodeRepository", params: Params) -> AsyncGenerator[None]:
-    """Spend the codes of a callback that fails inside, however it fails and whatever its `state` is.
+    """Mark the codes of a callback as spent if the block raises, whatever it raises.
 
-    Who sends a user to the upstream writes the address there, and with it the `state` that comes back. So a code
-    beside an unknown `state` may be as good as any.
+    The value of `state` does not matter: the sender of a link to the upstream chooses its parameters, and with
+    them the `state` of the callback. So a code beside an unknown `state` may be valid.
     """
     try:
         yield
@@ -56,16 +56,16 @@ async def end_orphaned_code(
     verifier: SecretStr | None = None,
     nonce: SecretStr | None = None,
 ) -> None:
-    """Exchange the code of a callback and have what it opened revoked. The code must be spent already.
+    """Exchange the code of a callback and revoke its tokens. The code must be marked as spent already.
 
-    Nothing is sent for a callback with several codes, nor when too many codes were refused lately: the
-    upstream counts refused codes against this server's address. `owner` is whose the tokens are said to be in
-    the outbox.
+    Nothing is sent for a callback with several codes, nor when too many codes were refused lately: the upstream
+    counts refused codes against this server's address. `owner` is the principal under which the tokens are put
+    into the outbox.
     """
     codes = codes_in(params)
     if len(codes) != 1:
         return
-    # One at a time, so that junk codes sent at once do not get past the budget.
+    # One at a time, so that junk codes sent at once do not get past the allowance.
     async with exchange_limiter.orphans:
         try:
             await exchange_limiter.check(None, _ANY_BROWSER)
@@ -81,7 +81,7 @@ async def end_orphaned_code(
             except GrantRefused:
                 await exchange_limiter.failed(owner, _ANY_BROWSER)
             except NextcloudError:
-                # `CodeExchange` revoked what was given, or nothing was. The code stays spent in either case.
+                # `CodeExchange` revoked the tokens, or there were none. The code stays spent in either case.
                 return
             else:
                 await code_exchange.give_back(owner, given.tokens)

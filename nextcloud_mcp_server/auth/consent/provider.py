@@ -1,4 +1,4 @@
-"""Where a user's Nextcloud credential comes from, as one interface."""
+"""The interfaces of grant providers: the sources of a user's Nextcloud credential."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginRe
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose account a credential opens. `storage_id` tells a re-created user from the first one."""
+    """The account that a credential opens. `storage_id` tells a re-created user from the first one."""
 
     uid: str
     display_name: str
@@ -22,28 +22,28 @@ class Identity:
 
 
 class GrantProvider(Protocol):
-    """One way to be given access. Login Flow v2 is one; OAuth providers are others."""
+    """A grant provider that is polled, as Login Flow v2; OAuth providers are `RedirectProvider`."""
 
     @property
     def name(self) -> str:
-        """What the credential's row says about where it came from."""
+        """The provider's name in the credential's row."""
         ...
 
     async def authorize_url(
         self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
     ) -> SecretStr:
-        """Start the consent request, or find the one that was started, and tell where the user must go.
+        """Start the flow of a consent request, or find the one that was started; return the user's URL.
 
-        `uid` is the account that must come of it; None on one user's server.
+        `uid` is the account that the flow must open; None on a single-user server.
 
         Raises:
-            WrongAccount: It was started for another account.
+            WrongAccount: The flow was started for another account.
             NextcloudError: Nextcloud could not be asked.
         """
         ...
 
     async def exchange_code(self, flow: LoginFlow) -> LoginResult | None:
-        """Ask whether the user has confirmed; None while not.
+        """Ask whether the user has confirmed; None if not yet.
 
         Raises:
             NextcloudError: Nextcloud could not be asked; ask again later.
@@ -51,16 +51,16 @@ class GrantProvider(Protocol):
         ...
 
     async def identify(self, result: LoginResult) -> Identity:
-        """Ask whose account was given. Says nothing about who gave it.
+        """Ask which account a credential opens. The answer does not say who confirmed.
 
         Raises:
-            CredentialRejected: What was given does not work.
+            CredentialRejected: The credential does not work.
             NextcloudError: Nextcloud could not be asked; ask again later.
         """
         ...
 
     async def revoke(self, *, login_name: str, secret: SecretStr) -> None:
-        """End a credential at Nextcloud; one that is dead already counts as ended.
+        """Revoke a credential at Nextcloud; an invalid one counts as revoked.
 
         Raises:
             NextcloudError: Nextcloud could not be asked; try again later.
@@ -70,9 +70,9 @@ class GrantProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeResult:
-    """What a code was exchanged for, and whose account it opens.
+    """The tokens of a code exchange, and the account that they open.
 
-    `subject` is who confirmed, where the provider says so in an ID token; None where it cannot.
+    `subject` is the user who confirmed, if the provider names them in an ID token; else None.
     """
 
     tokens: Tokens
@@ -80,12 +80,12 @@ class ExchangeResult:
     subject: Principal | None = None
 
 
-#: Hears of tokens as soon as there are some.
+#: Called with the tokens as soon as they arrive.
 Note = Callable[[Tokens], Awaitable[object]]
 
 
 class OrphanedTokens(Exception):
-    """Tokens were given, cannot be used (`reason`), and could not be ended at once: that is left to the caller."""
+    """Tokens that cannot be used (`reason`) and could not be revoked; the caller must revoke them."""
 
     def __init__(self, tokens: Tokens, reason: NextcloudError) -> None:
         super().__init__(str(reason))
@@ -94,10 +94,10 @@ class OrphanedTokens(Exception):
 
 
 async def end_unused(provider: "RedirectProvider", tokens: Tokens, reason: NextcloudError) -> None:
-    """End tokens that no one else knows; left alone they would work for ever.
+    """Revoke tokens that are not stored; unless revoked they would stay valid.
 
     Raises:
-        LeftBehind: It cannot be done now.
+        OrphanedTokens: They cannot be revoked now.
     """
     try:
         ended = await provider.revoke(tokens)
@@ -108,37 +108,37 @@ async def end_unused(provider: "RedirectProvider", tokens: Tokens, reason: Nextc
 
 
 class RedirectProvider(Protocol):
-    """A way to be given access that sends the browser there and back, as OAuth does."""
+    """A grant provider that redirects the browser and gets a callback, as OAuth does."""
 
     @property
     def name(self) -> str:
-        """What the credential's row says about where it came from."""
+        """The provider's name in the credential's row."""
         ...
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser comes back to: a path of its own for this flow."""
+        """The redirect URI of the callback: a path of its own for this flow."""
         ...
 
     @property
     def uses_pkce(self) -> bool:
-        """Whether a code verifier goes along (RFC 7636); Nextcloud's own app ignores it."""
+        """Whether a code verifier is sent (RFC 7636); Nextcloud's own app ignores it."""
         ...
 
     @property
     def uses_nonce(self) -> bool:
-        """Whether an ID token comes back that must carry our nonce."""
+        """Whether the tokens include an ID token, which must carry the nonce."""
         ...
 
     async def callback_issuer(self) -> str | None:
-        """Name the `iss` that the callback must carry (RFC 9207); None where the provider sends none."""
+        """Return the `iss` that the callback must carry (RFC 9207); None if the provider sends none."""
         ...
 
     async def authorize_url(self, *, state: str, verifier: SecretStr | None, nonce: SecretStr | None) -> str:
-        """Make the address at which the user confirms.
+        """Build the URL at which the user confirms.
 
         Raises:
-            IssuerUnavailable: The provider's addresses could not be found out.
+            IssuerUnavailable: The provider's metadata could not be read.
         """
         ...
 
@@ -150,15 +150,15 @@ class RedirectProvider(Protocol):
         nonce: SecretStr | None,
         note: Note | None = None,
     ) -> ExchangeResult:
-        """Exchange the code, and ask whose account was given.
+        """Exchange the code, and ask which account the tokens open.
 
-        `note` is told of the tokens before anything else is asked; what it raises ends this.
+        `note` is called with the tokens before any other request; if it raises, the exchange ends.
 
         Raises:
-            GrantRefused: The code is not accepted; it counts against the budget of failures.
-            Throttled: Too many failures from our address.
+            GrantRefused: The code is not accepted; it counts as a failed code exchange.
+            Throttled: Too many failures from this server's address.
             NextcloudError: The provider or Nextcloud could not be asked.
-            LeftBehind: The same after the exchange, and the caller has to see to the end of the tokens.
+            OrphanedTokens: The same after the exchange; the caller must revoke the tokens.
         """
         ...
 
@@ -167,18 +167,20 @@ class RedirectProvider(Protocol):
         ...
 
     async def refresh(self, refresh_token: SecretStr) -> Tokens:
-        """Fetch the next access token. An answer without a refresh token keeps the old one.
+        """Fetch new tokens. An answer without a refresh token keeps the old one.
 
         Raises:
-            GrantDead: It no longer works, for good.
-            NextcloudError: Not now; everything stays as it is.
+            GrantDead: The refresh token is permanently invalid.
+            NextcloudError: The refresh failed for now; nothing has changed.
         """
         ...
 
     async def revoke(self, tokens: Tokens) -> bool:
-        """End what these tokens belong to; False when a refresh has to give a living access token first.
+        """Revoke these tokens and what belongs to them; False if the access token is not valid any more.
+
+        A refresh must then give a valid one first.
 
         Raises:
-            NextcloudError: Not now; try again later.
+            NextcloudError: The revocation failed for now; try again later.
         """
         ...

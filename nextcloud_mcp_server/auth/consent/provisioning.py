@@ -1,7 +1,7 @@
-"""The state machine of consent: asked for, opened, finished. The only code that moves an elicitation.
+"""The state machine of consent requests. Only this code changes the state of an elicitation.
 
-`pending → opened → complete | declined | failed | expired`; every move is a conditional UPDATE in
-storage, so of two that race one wins. `complete` is reached in one transaction with the credential.
+`pending → opened → complete | declined | failed | expired`; every transition is a conditional UPDATE in
+storage, so one of two concurrent ones wins. `complete` is reached in one transaction with the credential.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: A consent request that was not finished by then is over.
+#: A consent request that is not finished in this time has expired.
 LIFETIME = timedelta(seconds=600)
 
 ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
@@ -49,10 +49,10 @@ OVER = "This link is no longer valid; ask your assistant again for a new one."
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the operator's settings say about consent.
+    """The operator's settings for consent.
 
-    `page_url` makes our own page's URL from an id; None sends users straight to Nextcloud, as a
-    process without a web server must.
+    `page_url` builds the URL of this server's consent page from an id. With None users go straight to
+    Nextcloud, as they must in a process without a web server.
     """
 
     nextcloud_url: str
@@ -62,12 +62,15 @@ class Policy:
 
     @property
     def kind(self) -> str:
-        """Consent requests through our page and consent requests straight to Nextcloud do not mix."""
+        """The kind of new consent requests: through this server's page, or directly at Nextcloud.
+
+        The two kinds do not mix.
+        """
         return "page" if self.page_url else "direct"
 
 
 class Provisioning:
-    """Asks for consent and records how it ended.
+    """Creates consent requests and records how they end.
 
     `within` limits it to one user, for the same reason as in `Poller`: a consent request that a server for
     another Nextcloud began must not be continued at this one.
@@ -92,26 +95,26 @@ class Provisioning:
 
     @property
     def bound(self) -> frozenset[str]:
-        """What may be permitted at all."""
+        """The scopes that may be permitted at all."""
         return self._policy.bound
 
     @property
     def nextcloud_url(self) -> str:
-        """The Nextcloud that everything here is about."""
+        """The Nextcloud of all consent requests here."""
         return self._policy.nextcloud_url
 
     def now(self) -> datetime:
-        """The time that audit entries carry."""
+        """Return the time for audit entries."""
         return self._clock()
 
     async def ask(
         self, caller: Caller, scopes: frozenset[str], *, grant: Grant | None
     ) -> ElicitationRequired:
-        """Make or reuse the one pending consent request of this caller, and shape it as an exception to raise.
+        """Create or reuse the one pending consent request of this caller; return it as an exception to raise.
 
         Raises:
-            MissingScope: The operator's settings rule out what is asked for.
-            NextcloudError: The consent request leads straight to Nextcloud, and it could not be asked.
+            MissingScope: The operator's settings exclude a scope.
+            NextcloudError: The consent request leads straight to Nextcloud, which could not be reached.
         """
         if missing := scopes - self._policy.bound:
             raise MissingScope(
@@ -141,24 +144,24 @@ class Provisioning:
         if grant is not None:
             message = ASK_AGAIN if grant.credential.needs_reauth else ASK_MORE
         if self._policy.page_url is None:
-            # Nextcloud's own page cannot name our limits, so the message must.
+            # Nextcloud's own page cannot name the scopes, so the message must.
             message += f" It will allow: {', '.join(sorted(self._policy.bound))}."
         return message
 
     async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
-        """Read a user's own consent request; None for unknown, malformed and foreign ids alike."""
+        """Return a user's own consent request; None for unknown, malformed and other users' ids alike."""
         elicitation = await self._find(elicitation_id)
         return elicitation if elicitation and elicitation.principal == principal else None
 
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
-        """List those of the given consent requests that are final or gone."""
+        """Return those of the given consent requests that are final or deleted."""
         still_open = await self._database.elicitations.still_open(elicitation_ids, within=self._within)
         return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
     async def view(self, elicitation_id: str) -> ConsentRequest | None:
-        """Show a consent request to its page, without changing anything; None for ids that lead nowhere."""
-        # Completing removes the flow and adds the grant. Read in this order, a consent request that completes
-        # meanwhile is seen as complete with its grant, never as an open one that lost its flow.
+        """Return a consent request as its page shows it, without changing it; None for an unknown id."""
+        # Completion deletes the flow and adds the grant. In this order, a consent request that completes between
+        # the reads is seen as complete with its grant, never as open without its flow.
         flow = await self._database.login_flows.find(elicitation_id)
         elicitation = await self._find(elicitation_id)
         if elicitation is None or elicitation.kind != "page":
@@ -188,9 +191,9 @@ class Provisioning:
         return identity(client_id, name, known)
 
     async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
-        """Record that the user pressed Allow, and start the consent request at Nextcloud where one is needed.
+        """Record that the user pressed Allow, and start the login flow at Nextcloud if one is needed.
 
-        Someone who is connected already and only permits more does not need Nextcloud again.
+        A user who is connected already and only permits more needs no login flow.
 
         Raises:
             ElicitationUnknown: The consent request is over, or never was.
@@ -198,7 +201,7 @@ class Provisioning:
         """
         elicitation = await self._active(elicitation_id)
         if elicitation.kind != "page":
-            # It leads straight to Nextcloud; our page has nothing to say about it.
+            # It leads straight to Nextcloud; this server's page does not show it.
             raise ElicitationUnknown(OVER)
         if not await self.permit(elicitation, scopes):
             await self._provider.authorize_url(elicitation, scopes & self._policy.bound)
@@ -210,12 +213,12 @@ class Provisioning:
     async def permit(
         self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
     ) -> bool:
-        """Record that the user pressed Allow; True when they are connected, so that this was all.
+        """Record that the user pressed Allow; True if they are connected, so that the request is complete.
 
         `uid` is the account that the operator's mapping gives the user, None without a mapping.
 
         Raises:
-            WrongAccount: They are connected to another account than that.
+            WrongAccount: They are connected to another account than `uid`.
         """
         await self._database.elicitations.mark_opened(elicitation.id)
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
@@ -230,18 +233,18 @@ class Provisioning:
         return True
 
     async def decline(self, elicitation_id: str) -> None:
-        """Record that the user said no; whatever Nextcloud still answers is thrown away there."""
+        """Record that the user declined; an app password that Nextcloud still gives is deleted there."""
         elicitation = await self._active(elicitation_id)
         await self._finish(elicitation, ElicitationState.DECLINED)
 
     async def exchanged(self, flow: LoginFlow, result: LoginResult, identity: Identity) -> bool:
-        """Store what Nextcloud gave, in one transaction; False when no one waits for it any more.
+        """Store the app password of a login flow, in one transaction; False if the consent request is over.
 
         Raises:
             WrongAccount: The account is not this user's; nothing is stored.
         """
         elicitation = await self._find(flow.elicitation_id)
-        # What the poller took a moment ago may have changed: another tick, a decline, an end.
+        # The flow may have changed since the poller read it: other scopes, a decline, an end.
         current = await self._database.login_flows.find(flow.elicitation_id)
         if elicitation is None or elicitation.state.final or current is None or current.discard:
             return False
@@ -259,13 +262,13 @@ class Provisioning:
         return await self._complete(elicitation, current, account, credential, current.scopes)
 
     async def failed(self, flow: LoginFlow, sentence: str) -> None:
-        """Record that the consent request cannot succeed any more."""
+        """Record that the consent request failed, with the sentence for the user."""
         elicitation = await self._find(flow.elicitation_id)
         if elicitation is not None:
             await self._finish(elicitation, ElicitationState.FAILED, error=sentence)
 
     async def expire(self) -> None:
-        """End every consent request whose time is over."""
+        """Expire every consent request whose time is over."""
         for elicitation_id in await self._database.elicitations.expire_due():
             await self._on_finished(elicitation_id)
 
@@ -284,7 +287,7 @@ class Provisioning:
             raise
 
     async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
-        """Record that another account was given than the user's."""
+        """Record that the credential opens another account than the user's."""
         del uid
         await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
 

@@ -1,7 +1,7 @@
 """The consent service of multi-user modes: sign-in, consent, the grant flow, the account page.
 
-Who may do what is decided here and below, never in a page. Each question comes with who is signed
-in, or with the token of the browser's session; a refusal is an exception.
+What each user may do is decided here and in the classes below, never in a page. Each method takes the signed-in
+user, or the token of the browser session; a refusal is an exception.
 """
 
 import re
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a user stays signed in at our pages.
+#: How long a browser session lasts.
 SESSION_LIFETIME = timedelta(minutes=15)
 
 _TARGET = re.compile(r"account|consent:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class ConsentService:
-    """The state machine of consent, as many users' browsers reach it.
+    """The consent state machine, as the browsers of many users reach it.
 
-    Without a `provider` to come back from, users confirm in a login flow at Nextcloud, which is
-    followed from our page. Anyone who has its link can finish it, so there must be a mapping.
+    Without a redirect `provider`, users confirm in a login flow at Nextcloud, which this server's page follows.
+    Every holder of its link can finish it, so there must be a mapping.
     """
 
     def __init__(
@@ -98,36 +98,36 @@ class ConsentService:
 
     @property
     def can_switch(self) -> bool:
-        """Whether a sign-in can be asked for another user: Nextcloud lets its own session in, unasked."""
+        """Whether a sign-in can ask for another user: Nextcloud signs its own session in without asking."""
         return not self._sign_in.brings_access
 
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
-        """Start a sign-in for `consent_request:<id>` or `account`; nothing is stored.
+        """Start a sign-in for the target `consent_request:<id>` or `account`; nothing is stored.
 
-        `another` has the identity provider ask who it is, even if it has a session of its own.
-        Whether there is such a consent request is not looked up: before a sign-in all links look the same.
+        With `another` the identity provider asks for the user even if it has a session. Whether the consent
+        request exists is not looked up: before a sign-in all links look the same.
 
         Raises:
-            ElicitationUnknown: The target is neither.
-            IssuerUnavailable: The identity provider could not be asked where to go.
+            ElicitationUnknown: The target is neither of the two.
+            IssuerUnavailable: The identity provider's metadata could not be read.
         """
         if not _TARGET.fullmatch(target):
             raise ElicitationUnknown(OVER)
         return await self._sign_in.begin(target, another=another)
 
     async def finish_sign_in(self, flow: str, params: Params, *, place: str = "") -> SignInDone:
-        """Take what the identity provider sent back with the browser, and begin a session there.
+        """Handle the callback of a sign-in, and create a browser session.
 
-        `place` is where that browser is, for the user's own list.
+        `place` describes the browser in the user's own list.
 
         Raises:
-            SignInRefused: Something about it is not trusted.
+            SignInRefused: The callback failed a check.
             IssuerUnavailable: The identity provider could not be asked.
         """
         returned = await self._sign_in.returned(flow, params)
         token = returned.session
         if await self._database.sign_ins.find(token.get_secret_value()) is not None:
-            # The session that this question led to exists: it was answered before.
+            # The session of this sign-in exists: its callback was handled before.
             raise SignInRefused("This sign-in was used already. Start again.")
         person = await self._sign_in.exchange_code(returned)
         now = self._clock()
@@ -139,54 +139,58 @@ class ConsentService:
             expires_at=now + SESSION_LIFETIME,
             place=place,
         )
-        # Of two answers that come at once, the second finds its place taken and fails here.
+        # Of two concurrent callbacks, the second fails here, because the row exists.
         await self._database.sign_ins.create(
             token.get_secret_value(), signed_in, sub=person.sub, sid=person.sid
         )
         return SignInDone(token=token, signed_in=signed_in, target=returned.target)
 
     async def signed_in(self, token: str) -> SignedIn | None:
-        """Find who is signed in; None when no one is, or it is over."""
+        """Return the user of a browser session; None without a session, or after its end."""
         found = await self._database.sign_ins.find(token)
         if found is not None:
             await self._database.sign_ins.used(token)
         return found
 
     async def sign_ins(self, who: SignedIn) -> list[OpenSignIn]:
-        """List the browsers in which this user is signed in."""
+        """List the browser sessions of this user."""
         return await self._database.sign_ins.open(who.principal)
 
     async def end_sign_in(self, who: SignedIn, sign_in_id: str) -> None:
-        """End one of them, and what was begun in it; one that is gone or another user's changes nothing."""
+        """End one of the user's browser sessions, and the flows begun in it; an unknown id changes nothing."""
         await self._database.sign_ins.end(who.principal, sign_in_id)
         await self._grant_flow.end_discarded()
 
     async def sign_out(self, token: str) -> None:
-        """End one session, and what was begun in it."""
+        """End one browser session, and the flows begun in it."""
         await self._database.sign_ins.delete(token)
         await self._grant_flow.end_discarded()
 
     async def sign_out_everywhere(self, who: SignedIn) -> None:
-        """End every session of a user, what was begun in them, and the tokens we gave to their clients."""
+        """End all browser sessions of a user, with their flows, and all tokens of their clients.
+
+        These are the tokens that this server issued.
+        """
         await self._database.sign_ins.delete_all(who.principal)
         await self._page.sign_out_clients(who)
         await self._grant_flow.end_discarded()
 
     async def view(self, elicitation_id: str, who: SignedIn) -> ConsentRequest:
-        """Show a consent request to the user it is for.
+        """Return a consent request as its page shows it to its user.
 
         Raises:
             ElicitationUnknown: There is none.
-            OtherPerson: It is another user's; that was written down, and the third time ends it.
+            OtherPerson: It is another user's; that was audited, and the third attempt ends the request.
         """
         return await self._provisioning.see(elicitation_id, who)
 
     async def allow(
         self, elicitation_id: str, who: SignedIn, token: str, scopes: frozenset[str]
     ) -> str | None:
-        """Record what was ticked; tell where the browser goes to confirm, or None when it stays here.
+        """Record the ticked scopes; return the URL at which the user confirms, or None to stay on the page.
 
-        It stays when the user is connected, and where the consent request has now a login flow to follow.
+        It is None if the user is connected, or if the consent request now has a login flow that the page
+        follows.
 
         Raises:
             ElicitationUnknown: The consent request is over, or never was.
@@ -216,7 +220,7 @@ class ConsentService:
         return await self._grant_flow.start(elicitation, allowed, who, token)
 
     async def decline(self, elicitation_id: str, who: SignedIn) -> None:
-        """End a consent request; what Nextcloud gave for it or still gives is ended there.
+        """End a consent request; a credential that Nextcloud gave for it or still gives is revoked there.
 
         Raises:
             ElicitationUnknown: The consent request is over, or never was.
@@ -227,20 +231,20 @@ class ConsentService:
         await self._grant_flow.end_discarded()
 
     async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
-        """Take what the grant provider sent back with the browser; see `GrantFlow.finish`."""
+        """Handle the callback of the grant provider; see `GrantFlow.finish`."""
         async with spent_unless_used(self._database.spent_codes, params):
             self._account_of(who)
         return await self._grant_flow.finish(params, who, token)
 
     async def end_foreign(self, params: Params) -> None:
-        """Refuse what comes back in a browser in which no one is signed in; see `GrantFlow.end_foreign`."""
+        """Refuse a callback in a browser in which no user is signed in; see `GrantFlow.end_foreign`."""
         await self._grant_flow.end_foreign(params)
 
     async def spend_if_known(self, params: Params) -> None:
-        """Spend the code of a callback that is not looked at otherwise, where its `state` is one of ours.
+        """Mark the code of a callback as spent without handling it, if its `state` was made here.
 
-        The callbacks of its address are too many, so nothing is exchanged and nothing is ended: one look, and one
-        row. A callback with several states or codes is forged.
+        The address of the browser has sent too many callbacks, so nothing is exchanged and nothing is ended:
+        this costs one query and one row. A callback with several states or codes is forged.
 
         Raises:
             StorageError: The database cannot be used.
@@ -252,7 +256,7 @@ class ConsentService:
             await self._database.spent_codes.spend(codes)
 
     async def pending_grant(self, elicitation_id: str, who: SignedIn, token: str) -> PendingGrant | None:
-        """Find what waits in this browser for the user to say that the account is theirs.
+        """Return the pending grant of this browser, which waits for the user's confirmation.
 
         Raises:
             ElicitationUnknown: There is no such consent request.
@@ -260,16 +264,18 @@ class ConsentService:
         """
         await self._provisioning.own(elicitation_id, who)
         if self._sign_in.brings_access:
-            # Whose it is was the sign-in's question.
+            # The sign-in itself identified the account, so there is nothing to confirm.
             return None
         return await self._database.pending_grants.find(elicitation_id, sign_in=token)
 
     async def picture(self, pending_grant: PendingGrant) -> Picture | None:
-        """Fetch the picture of the account that waits; None where there is none."""
+        """Fetch the picture of the account of a pending grant; None where there is none."""
         return await self._grant_flow.picture(pending_grant)
 
     async def confirm(self, elicitation_id: str, who: SignedIn, token: str, *, mine: bool) -> None:
-        """Take that answer: keep what was given, or end it at once. See `GrantFlow.confirm`.
+        """Take the user's answer whether the account is theirs: store the grant, or revoke it.
+
+        See `GrantFlow.confirm`.
 
         Raises:
             OtherPerson: It is another user's consent request.
@@ -278,37 +284,37 @@ class ConsentService:
         await self._grant_flow.confirm(elicitation, who, token, mine=mine)
 
     async def account(self, who: SignedIn) -> AccountView:
-        """Show what a user has connected."""
+        """Return what the account page shows of the user's connection."""
         return await self._page.view(who)
 
     async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:
-        """Change what one client may do; see `AccountPage.set_scopes`."""
+        """Set the scopes of one client; see `AccountPage.set_scopes`."""
         await self._page.set_scopes(who, client_id, scopes)
 
     async def pause(self, who: SignedIn, client_id: str, *, paused: bool) -> None:
-        """Let one client do nothing until it goes on, or let it go on; see `AccountPage.pause`."""
+        """Pause one client's access, or resume it; see `AccountPage.pause`."""
         await self._page.pause(who, client_id, paused=paused)
 
     async def remove(self, who: SignedIn, client_id: str) -> None:
-        """End what one client may do; see `AccountPage.remove`."""
+        """Delete one client's permission; see `AccountPage.remove`."""
         await self._page.remove(who, client_id)
 
     async def sign_out_client(self, who: SignedIn, client_id: str) -> None:
-        """End the tokens that we gave to one client; what it may do stays, for when it signs in again."""
+        """End the tokens that this server issued to one client; its permission stays for its next sign-in."""
         await self._page.sign_out_clients(who, client_id)
 
     async def disconnect(self, who: SignedIn) -> bool:
-        """End everything; tell whether Nextcloud has confirmed that already."""
+        """End the user's whole connection; return whether Nextcloud has confirmed the revocation already."""
         return await self._page.disconnect(who)
 
     async def tidy(self) -> None:
-        """End what ran out and forget it; called again and again by the server."""
+        """End and delete what has expired; the server calls this periodically."""
         await self._provisioning.expire()
         await self._database.sign_ins.purge()
         await self._grant_flow.end_discarded()
 
     async def _brought(self, elicitation: Elicitation, token: str) -> PendingGrant | None:
-        """Find what the sign-in brought for this consent request."""
+        """Return the pending grant that the sign-in itself brought for this consent request."""
         if not self._sign_in.brings_access:
             return None
         return await self._database.pending_grants.find(elicitation.id, sign_in=token)

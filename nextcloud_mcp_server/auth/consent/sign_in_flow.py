@@ -1,4 +1,4 @@
-"""What the pages need of a way to sign in: an identity provider, or Nextcloud itself."""
+"""The interface of sign-in flows, as the pages use it: an identity provider, or Nextcloud itself."""
 
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -12,9 +12,9 @@ from nextcloud_mcp_server.storage.records import Principal
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who signed in. `uid` is the Nextcloud account that the operator's mapping gives them.
+    """A user who signed in. `uid` is the Nextcloud account that the operator's mapping gives them.
 
-    `sub` and `sid` are what the issuer calls them and their session there, where it says so.
+    `sub` and `sid` are the issuer's ids of the user and of their session there, if it names them.
     """
 
     principal: Principal
@@ -25,16 +25,16 @@ class Person:
 
 
 class Back(Protocol):
-    """A browser that came back: the session that begins with it, and what the sign-in was for."""
+    """A checked callback of a sign-in: the browser session that begins with it, and its target."""
 
     @property
     def session(self) -> SecretStr:
-        """The value of the session's cookie, which was chosen before the browser left."""
+        """The value of the session cookie, which was chosen before the browser was redirected."""
         ...
 
     @property
     def target(self) -> str:
-        """`account`, or `consent_request:` and an elicitation's id."""
+        """`account`, or `consent_request:` and the id of an elicitation."""
         ...
 
 
@@ -42,30 +42,33 @@ BackT = TypeVar("BackT", bound=Back)
 
 
 class SignInFlow(Protocol[BackT]):
-    """One way to find out who sits at the browser."""
+    """One way to identify the user of a browser."""
 
     @property
     def mapping_claim(self) -> str | None:
-        """What names each user's Nextcloud account; None where every user confirms theirs."""
+        """The claim that names each user's Nextcloud account; None if each user confirms their account."""
         ...
 
     @property
     def brings_access(self) -> bool:
-        """Whether a sign-in also gives the access that a consent request needs, without a second authorization."""
+        """Whether a sign-in also brings the tokens that a consent request needs.
+
+        No second authorization request is needed then.
+        """
         ...
 
     async def begin(self, target: str, *, another: bool = False) -> SignInStart:
-        """Make the address to go to."""
+        """Build the URL of the sign-in."""
         ...
 
     async def returned(self, flow: str, params: Params) -> BackT:
-        """Check how the browser came back, before anything is asked of anyone."""
+        """Check the parameters of a callback, before anything is sent."""
         ...
 
     async def knows(self, state: str) -> bool:
-        """Tell whether a `state` is one of ours; nothing is asked of anyone, and nothing is written."""
+        """Tell whether a `state` was made here; nothing is sent, and nothing is written."""
         ...
 
     async def exchange_code(self, returned: BackT) -> Person:
-        """Find out who it is."""
+        """Exchange the code, and return the signed-in user."""
         ...

@@ -1,4 +1,4 @@
-"""What a page may know: of an elicitation, of a sign-in, of what a user has connected."""
+"""What pages show: of a consent request, of a sign-in, of a user's connection."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,13 +10,12 @@ from nextcloud_mcp_server.storage.records import ElicitationState, PendingGrant,
 
 @dataclass(frozen=True, slots=True)
 class ConsentRequest:
-    """One elicitation as its pages show it.
+    """One consent request as its pages show it.
 
-    `needed` is what the waiting call asks for, `offered` what may be ticked, `granted` what is
-    permitted already. `login_url` is Nextcloud's own page in a login flow, None until the user
-    pressed Allow. `client` is what is known of who asks beside its name, None where one permission is
-    every user's on this computer. `error` may be there while the consent request is open: what went wrong with the
-    last try.
+    `needed` are the scopes of the waiting call, `offered` those that may be ticked, `granted` those that are
+    permitted already. `login_url` is Nextcloud's own page in a login flow, None until the user pressed Allow.
+    `client` is what is known of the client besides its name, None if all programs on a computer share one
+    permission. `error` may be set while the consent request is open: what went wrong with the last try.
     """
 
     id: str
@@ -35,11 +34,11 @@ class ConsentRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """What is known of a client that it did not make up itself.
+    """What is known of a client from other sources than itself.
 
-    `host` vouches for it: its id is an address there. `leads_to` are the places that a client which registered
-    itself here has its answers sent to, `id` is how an identity provider knows any other. `imitates` names the known
-    client that it calls itself like and is not.
+    `host` vouches for the client: the client's id is a URL there. `leads_to` are the redirect targets of a
+    client that registered itself here; `id` is the client's id at an identity provider. `imitates` names the
+    known client that its name imitates.
     """
 
     host: str | None = None
@@ -50,7 +49,7 @@ class ClientIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SignInStart:
-    """Where a browser goes to sign in. `flow` is sealed, and comes back in a cookie of that browser."""
+    """The start of a sign-in: its URL, and `flow`, a sealed value for a cookie of that browser."""
 
     url: str
     flow: SecretStr
@@ -58,7 +57,7 @@ class SignInStart:
 
 @dataclass(frozen=True, slots=True)
 class SignInDone:
-    """Who came back. `token` is for the cookie of the new session, `target` what the sign-in was for."""
+    """The result of a sign-in. `token` is the value for the cookie of the new session."""
 
     token: SecretStr
     signed_in: SignedIn
@@ -67,9 +66,9 @@ class SignInDone:
 
 @dataclass(frozen=True, slots=True)
 class GrantDone:
-    """The result of a grant flow; `pending_grant` waits until the user says whose it is.
+    """The result of a grant flow; `pending_grant` waits until the user confirms its account.
 
-    After a `cancelled` flow nothing was given, and the consent request is open as before.
+    After a `cancelled` flow there is no grant, and the consent request is open as before.
     """
 
     elicitation_id: str
@@ -79,7 +78,7 @@ class GrantDone:
 
 @dataclass(frozen=True, slots=True)
 class RecentAction:
-    """One line of the audit: the tool's name and how it ended, never what it was about."""
+    """One entry of the audit log: the tool's name and its result, never its arguments."""
 
     at: datetime
     action: str
@@ -88,7 +87,7 @@ class RecentAction:
 
 @dataclass(frozen=True, slots=True)
 class ClientView:
-    """What one client may do and did; `offered` is what could be permitted to it."""
+    """The scopes of one client and its recent actions; `offered` are the scopes that could be permitted."""
 
     client_id: str
     name: str
@@ -102,7 +101,7 @@ class ClientView:
 
 @dataclass(frozen=True, slots=True)
 class SignedInClient:
-    """A client that holds tokens which this server gave it."""
+    """A client that holds tokens of this server's authorization server."""
 
     client_id: str
     name: str
@@ -112,7 +111,7 @@ class SignedInClient:
 
 @dataclass(frozen=True, slots=True)
 class ReusedToken:
-    """A client that was signed out, because what it was given came a second time: two may have held it."""
+    """A client that was signed out because its code or token was used twice: two parties may have had it."""
 
     client_name: str
     at: datetime
@@ -120,10 +119,10 @@ class ReusedToken:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """What a user has connected. Without `uid` nothing is; `needs_reauth` waits for a new consent.
+    """A user's connection. Without `uid` there is none; `needs_reauth` waits for a new consent.
 
-    `signed_in` are clients with tokens of ours; there are none where an identity provider gives them.
-    `alerts` are what happened lately to them that the user should know.
+    `signed_in` are clients that hold this server's tokens; empty where an identity provider issues them.
+    `alerts` are recent events about them that the user should know.
     """
 
     nextcloud_host: str
