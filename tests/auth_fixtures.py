@@ -1,4 +1,4 @@
-"""A sandbox Nextcloud and the processes of ours that share one database, without servers and waiting."""
+"""A sandbox Nextcloud and several server processes on one database, in process and without waiting."""
 
 import shutil
 import sqlite3
@@ -51,7 +51,7 @@ def page_url(elicitation_id: str) -> str:
 
 @dataclass
 class Clock:
-    """Stands still until it is put forward."""
+    """A clock that stands still until it is moved."""
 
     moment: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 
@@ -66,7 +66,7 @@ class Clock:
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """The way to the sandbox; a test may answer in its place, keep an answer back, or cut the line."""
+    """The network to the sandbox; a test may replace or delay a response, or break the connection."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._through = httpx2.ASGITransport(sandbox.app)
@@ -92,7 +92,7 @@ class Network(httpx2.AsyncBaseTransport):
 
 @dataclass
 class Process:
-    """One process of ours."""
+    """One server process."""
 
     database: Database
     nextcloud: Nextcloud
@@ -120,7 +120,7 @@ class Process:
 
 @dataclass
 class Stage:
-    """The sandbox, the clock, the line between them and our processes."""
+    """The sandbox, the clock, the network between them and the server processes."""
 
     folder: Path
     template: Path
@@ -142,7 +142,7 @@ class Stage:
         """Start another process on the same database."""
         file = self.folder / "state.db"
         if not file.exists():
-            # A new schema costs a second, which not every test has to pay.
+            # Creating the schema takes a second, which not every test has to spend.
             shutil.copy(self.template, file)
         path = file_url(file)
         database = await Database.open(path, keys=keys or self.keys, clock=self.clock)
@@ -177,13 +177,13 @@ class Stage:
         return Process(database, nextcloud, provider, provisioning, outbox, audit, poller, accounts, finished)
 
     def confirm(self, name: str = "alice", *, flow: int = -1) -> str:
-        """Press "Grant access" at Nextcloud; the answer is the app password."""
+        """Grant access at Nextcloud, and return the app password."""
         made = self.sandbox.state.new_app_password(self.sandbox.state.users[name], login_name=name)
         self.sandbox.state.login_flows[flow].granted = made
         return made.secret
 
     async def connect(self, process: Process, scopes: frozenset[str] = READ) -> str:
-        """Walk through one consent; the answer is the app password."""
+        """Complete one consent request, and return the app password."""
         consent_request = await process.ask(self.caller, scopes)
         await process.provisioning.approve(consent_request.id, scopes)
         secret = self.confirm()
@@ -193,21 +193,21 @@ class Stage:
 
     @property
     def app_passwords(self) -> set[str]:
-        """Those that Nextcloud accepts."""
+        """The app passwords that Nextcloud accepts."""
         return set(self.sandbox.state.app_passwords)
 
     def refusals(self) -> int:
-        """Count the 401s that Nextcloud gave."""
+        """The number of 401 responses of Nextcloud."""
         return sum(record.status == 401 for record in self.sandbox.requests.records)
 
     def sql(self, statement: str) -> None:
-        """Change the database file behind every user's back."""
+        """Change the database file directly."""
         with closing(sqlite3.connect(self.folder / "state.db", isolation_level=None)) as connection:
             connection.execute(statement)
 
     @contextmanager
     def failing(self, change: str) -> Generator[None]:
-        """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+        """Let one kind of change, such as `INSERT ON audit`, fail as on a full disk."""
         self.sql(f"CREATE TRIGGER full BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
         try:
             yield
@@ -242,7 +242,7 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(folder: Path, template: Path, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
-    """Build a stage; everything is closed in the end."""
+    """Build the fixture; everything is closed at the end."""
     clock = Clock()
     sandbox = Sandbox.demo(clock=clock, version=version)
     keys = KeyRing.parse([SecretStr(new_key())])
@@ -251,7 +251,7 @@ async def open_stage(folder: Path, template: Path, version: ProfileName = USUAL)
 
 
 async def make_template(folder: Path) -> Path:
-    """Make a database with nothing in it."""
+    """Create an empty database."""
     file = folder / "template.db"
     database = await Database.open(file_url(file), keys=KeyRing.parse([SecretStr(new_key())]), clock=Clock())
     await database.aclose()
@@ -259,7 +259,7 @@ async def make_template(folder: Path) -> Path:
 
 
 async def together(*jobs: Callable[[], Awaitable[object]]) -> None:
-    """Do all at once."""
+    """Run all jobs concurrently."""
 
     async def run(job: Callable[[], Awaitable[object]]) -> None:
         await job()

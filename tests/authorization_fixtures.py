@@ -1,4 +1,4 @@
-"""Clients, users' browsers and a Nextcloud that knows who is who, around one real database."""
+"""Clients, browsers of users and a Nextcloud with accounts, around one real database."""
 
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -47,12 +47,12 @@ RESOURCE = f"{ISSUER}/mcp"
 CALLBACK = "https://claude.ai/api/mcp/auth_callback"
 CLIENT = "mcp-claude"
 ALICE, BOB = Principal(ISSUER, "alice"), Principal(ISSUER, "bob")
-#: Of a browser that no one else has.
+#: Identifies one browser.
 COOKIE = "value-in-the-cookie-of-alice"
 
 
 def asks(**changes: str | list[str] | None) -> Params:
-    """Make a client's query; None leaves a parameter out, a list says it several times."""
+    """Return a client's query; None leaves a parameter out, a list repeats it."""
     values: dict[str, str | list[str] | None] = {
         "response_type": "code",
         "client_id": CLIENT,
@@ -72,13 +72,13 @@ def asks(**changes: str | list[str] | None) -> Params:
 
 
 def query_of(url: str) -> dict[str, str]:
-    """Read the parameters of an address, each of which is there once."""
+    """Return the parameters of a URL, each of which occurs once."""
     return {name: value for name, [value] in parse_qs(urlsplit(url).query, keep_blank_values=True).items()}
 
 
 @dataclass
 class Looking:
-    """The clients; `meanwhile` runs while one is looked up: what happens in another tab in that moment."""
+    """The clients; `meanwhile` runs during a look-up, in place of what happens in another tab."""
 
     records: ClientRepository
     meanwhile: Callable[[], Awaitable[object]] | None = None
@@ -101,7 +101,7 @@ class Looking:
 
 @dataclass
 class AuthorizationFixture:
-    """Everything around `Authorization` and `ConsentService` of mode `builtin`, and both."""
+    """`Authorization` and `ConsentService` of mode `builtin`, with everything they need."""
 
     clock: Clock
     provider: Nextclouds
@@ -125,7 +125,7 @@ class AuthorizationFixture:
         name: str = "Claude",
         scopes: frozenset[str] | None = None,
     ) -> Client:
-        """Let a client be known."""
+        """Register a client."""
         client = Client(
             client_id=client_id,
             kind="registered",
@@ -142,37 +142,37 @@ class AuthorizationFixture:
         return client
 
     async def asked(self, **changes: str | list[str] | None) -> Asked:
-        """Let a client ask."""
+        """Send an authorization request of a client."""
         return await self.authorization.read(asks(**changes))
 
     async def to_nextcloud(self, cookie: str = COOKIE, scopes: frozenset[str] = READ) -> str:
-        """Allow the client, as far as Nextcloud's page. Each time it asks anew, as each request gets one code."""
+        """Allow the client and go to Nextcloud's page, with a new request each time: each gets one code."""
         changes = {"state": f"state-{self.requests}"} if self.requests else {}
         self.requests += 1
         return await self.authorization.approve(await self.asked(**changes), scopes, browser=cookie)
 
     async def back(self, uid: str = "alice", cookie: str = COOKIE) -> str:
-        """Go there and come back as a user; the answer is the id of the authorization transaction."""
+        """Go to Nextcloud and back as a user; return the id of the authorization transaction."""
         params = self.provider.confirm(await self.to_nextcloud(cookie), uid)
         return await self.come_back(params, browser=cookie)
 
     async def come_back(self, params: Params, *, browser: str) -> str:
-        """Come back with the parameters of a callback; the answer is the id of the authorization transaction."""
+        """Handle a callback with these parameters; return the id of the authorization transaction."""
         came = await self.authorization.returned(params, browser=browser)
         return await self.authorization.come_back(came, browser=browser)
 
     async def connect(self, uid: str = "alice", cookie: str = COOKIE) -> Sent:
-        """Walk the whole way."""
+        """Complete an authorization request."""
         return await self.authorization.go_on(await self.back(uid, cookie), browser=cookie)
 
     async def ask(self, name: str = "alice", client: str = CLIENT, scopes: frozenset[str] = READ) -> str:
-        """Let a tool call ask its user for consent; the answer is the consent request's id."""
+        """Let a tool call ask its user for consent; return the id of the consent request."""
         caller = Caller(Principal(ISSUER, name), client, "Claude")
         grant = await self.database.grants.find(caller.principal, client)
         return (await self.provisioning.ask(caller, scopes, grant=grant)).elicitation_id
 
     async def browser(self, name: str = "alice", target: str = "account") -> Browser:
-        """Sign a user in for a page of ours."""
+        """Sign a user in on a page."""
         start = await self.consent_service.begin_sign_in(target)
         params = self.provider.confirm(start.url, name)
         done = await self.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
@@ -183,7 +183,7 @@ class AuthorizationFixture:
         return await self.database.grants.find(Principal(ISSUER, name), client)
 
     async def given_back(self) -> list[str]:
-        """List the access that was ended at Nextcloud, now that the outbox had its turn."""
+        """List the access tokens that were revoked at Nextcloud, after running the outbox."""
         await self.outbox.turn()
         return self.provider.revoked
 
@@ -192,7 +192,7 @@ class AuthorizationFixture:
         return [(entry.action, entry.result) for entry in recent]
 
     def failing(self, change: str) -> AbstractContextManager[None]:
-        """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+        """Let one kind of change, such as `INSERT ON audit`, fail as on a full disk."""
         return failing(self.file, change)
 
 
@@ -205,11 +205,11 @@ async def open_authorization(
     allowed: AllowedClients | None = None,
     bound: frozenset[str] = frozenset(SCOPES),
 ) -> AsyncGenerator[AuthorizationFixture]:
-    """Build a stage on a database in this folder, which may have been opened before."""
+    """Build the fixture on a database in this folder, which may have been opened before."""
     clock, internet, keys = Clock(), Internet(), KeyRing.parse([SecretStr(new_key())])
     provider = Nextclouds(clock)
     file = folder / "state.db"
-    # A new schema costs a second, which not every test has to pay.
+    # Creating the schema takes a second, which not every test has to spend.
     shutil.copy(template, file)
     changes: list[None] = []
 
@@ -217,7 +217,7 @@ async def open_authorization(
         changes.append(None)
 
     async def on_finished(elicitation_id: str) -> None:
-        """No call is held here."""
+        """Do nothing: no call is held here."""
 
     async with AsyncExitStack() as stack:
         database = await Database.open(file_url(file), keys=keys, clock=clock)

@@ -1,4 +1,4 @@
-"""Our server as many users reach it: the real MCP server, the real verifier, and an issuer at the network."""
+"""The multi-user server: the real MCP server and verifier, with a fake issuer at the network."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ from tests.issuer_fixtures import (
     signed,
 )
 
-#: What the toolsets that are on by default can be allowed.
+#: The scopes of the toolsets that are enabled by default.
 SCOPES = sorted(offered(("notes", "files"), read_only=False))
 
 ORIGIN = "https://mcp.test"
@@ -63,7 +63,7 @@ INITIALIZE: Message = {
 }
 LIST: Message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
-#: An issuer beside the first, with a key of its own that has the same id.
+#: A second issuer, whose key has the same id as that of the first.
 SECOND = "https://second.test"
 
 
@@ -73,7 +73,7 @@ def second_key() -> Private:
 
 @dataclass
 class Served:
-    """The server and what is around it."""
+    """The server and its surroundings."""
 
     stage: Stage
     process: Process
@@ -100,13 +100,13 @@ class Served:
 
     @asynccontextmanager
     async def joining(self, token: str, session: str) -> AsyncGenerator["Session"]:
-        """Speak in a session that exists already."""
+        """Return an existing session."""
         async with self.http(token) as http:
             yield Session(http, session)
 
     @asynccontextmanager
     async def stateless(self, token: str) -> AsyncGenerator[StatelessClient]:
-        """Speak 2026-07-28, and open pages."""
+        """Open a client of 2026-07-28 that can open pages."""
         async with self.http(token) as http:
             yield StatelessClient(http, "/mcp", capabilities={"elicitation": {"url": {}}})
 
@@ -150,7 +150,7 @@ async def serving(
     sessions: Callable[[ASGIApp], ASGIApp] = SessionLimiter,
     **config: Any,  # noqa: ANN401 - fields of VerifierConfig
 ) -> AsyncGenerator[Served]:
-    """Put it together as the program does."""
+    """Assemble the server as the program does."""
     provider, time = IdentityProvider(), Time()
     second = IdentityProvider(SECOND, keys=[public_jwk(second_key(), kid="one")])
     verifier = Verifier(
@@ -234,5 +234,5 @@ async def serving(
 
 
 def token(*, key: Private | None = None, header: dict[str, object] | None = None, **changes: object) -> str:
-    """Sign an access token that allows everything, unless changed."""
+    """Sign an access token with all scopes, unless changed."""
     return signed(claims(**({"scope": " ".join(SCOPES)} | changes)), key, header=header)

@@ -1,4 +1,4 @@
-"""What a browser sees after a callback that connected nothing."""
+"""The page that a browser sees after a callback without access."""
 
 from base64 import urlsafe_b64decode
 from urllib.parse import parse_qs, unquote, urljoin, urlsplit
@@ -6,14 +6,14 @@ from urllib.parse import parse_qs, unquote, urljoin, urlsplit
 import httpx2
 
 RESULT = "/oauth/result"
-#: With a fragment, so that the browser drops the one that the callback's address may have.
+#: With a fragment, so that the browser drops that of the callback's URL.
 RESULT_ADDRESS = f"{RESULT}#ended"
-#: Shorter values are words of the page.
+#: Shorter values may be words of the page.
 _SHORTEST_SECRET = 12
 
 
 async def shown(browser: httpx2.AsyncClient, answer: httpx2.Response) -> httpx2.Response:
-    """Follow the answer of a callback to the page that says how it ended; neither holds code or state."""
+    """Follow the response of a callback to the result page; neither contains the code or state."""
     assert (answer.status_code, answer.headers["location"]) == (303, RESULT_ADDRESS)
     assert answer.text == ""
     headers = {"Accept": answer.request.headers["accept"]}
@@ -24,7 +24,7 @@ async def shown(browser: httpx2.AsyncClient, answer: httpx2.Response) -> httpx2.
 
 
 def secrets_of(url: httpx2.URL) -> list[str]:
-    """List the code and the state of a callback's address."""
+    """List the code and the state in a callback's URL."""
     query = parse_qs(urlsplit(str(url)).query)
     return [
         value for name in ("code", "state") for value in query.get(name, []) if len(value) >= _SHORTEST_SECRET
@@ -32,7 +32,7 @@ def secrets_of(url: httpx2.URL) -> list[str]:
 
 
 def _headers(response: httpx2.Response) -> list[str]:
-    """List the values of the headers, and what is inside of the cookie."""
+    """List the values of the headers, and the content of the cookie."""
     values = [unquote(value) for value in response.headers.values()]
     cookies = [value.partition("=")[2].partition(".")[0] for value in response.headers.get_list("set-cookie")]
     readable = [each.strip('"') for each in cookies if "result" in str(response.headers)]

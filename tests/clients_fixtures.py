@@ -1,4 +1,4 @@
-"""Clients in memory, and an internet of canned answers, for the tests of our own authorization server."""
+"""Clients in memory, and fake responses of other hosts, for the tests of the authorization server."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.storage.oauth_records import Client
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
-#: What the toolsets that are on by default can be allowed, in the order of the pages.
+#: The scopes of the toolsets that are enabled by default, in the order of the pages.
 IN_ORDER = ("notes:read", "notes:write", "files:read", "files:write")
 SCOPES = frozenset(IN_ORDER)
 RULES = ClientRules(scopes=SCOPES)
 PUBLIC = "93.184.216.34"
 
-#: A made-up client with a document.
+#: A made-up client with a metadata document.
 APP = "https://app.example.org/oauth/client.json"
 DOCUMENT: dict[str, Any] = {
     "client_id": APP,
@@ -34,7 +34,7 @@ DOCUMENT: dict[str, Any] = {
 
 @dataclass
 class Clock:
-    """Wall clock and monotonic clock in one, moved by hand."""
+    """Wall clock and monotonic clock in one, moved by a test."""
 
     passed: float = 0.0
 
@@ -89,7 +89,7 @@ Body = Callable[[], AsyncIterator[bytes]]
 
 @dataclass(frozen=True)
 class Said:
-    """An answer that can be given more than once; `body` makes a stream anew for each."""
+    """A response that can be returned repeatedly; `body` makes a new stream for each."""
 
     status: int = 200
     content: bytes = b""
@@ -109,7 +109,7 @@ def json_said(
 
 @dataclass
 class Internet:
-    """What is out there: the addresses of names, and answers by address of a document."""
+    """Other hosts: the addresses of names, and responses by the URL of a document."""
 
     names: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     answers: dict[str, Said | Exception] = field(default_factory=dict[str, Said | Exception])
@@ -134,7 +134,7 @@ class Internet:
 
 @dataclass
 class ClientsFixture:
-    """Registration and documents over one repository, one clock and one outside."""
+    """Registration and metadata documents with one repository, one clock and one network."""
 
     rules: ClientRules = RULES
     hosts: AllowedClients | None = None
@@ -152,7 +152,7 @@ class ClientsFixture:
         self.documents = self.another_process()
 
     def another_process(self) -> ClientDocuments:
-        """Make what a second process, or the next start, has: it remembers nothing but the rows."""
+        """Return what a second process, or the next start, has: nothing but the stored rows."""
         return ClientDocuments(
             self.records,
             self.rules,

@@ -1,6 +1,7 @@
-"""Lets the engines of all tests share what SQLAlchemy compiled: it compiles a statement anew for each engine.
+"""Shares SQLAlchemy's compiled statements between the engines of all tests.
 
-That takes about 5 ms a statement, and each of some thousand tests opens a database of its own.
+Otherwise each engine compiles a statement again, which takes about 5 ms, and each of some thousand tests opens a
+database of its own.
 """
 
 from typing import Any
@@ -10,10 +11,10 @@ from sqlalchemy import Engine
 
 
 class SharedCompilations(dict[Any, Any]):
-    """Keeps compiled statements by the kind of database, whichever engine asks."""
+    """Stores compiled statements by database dialect, for every engine."""
 
     def get(self, key: Any, default: Any = None, /) -> Any:  # noqa: ANN401 - as the library has it
-        """Find what any engine of the kind has compiled."""
+        """Return what any engine of the dialect has compiled."""
         return super().get(_of_kind(key), default)
 
     def __setitem__(self, key: Any, compiled: Any, /) -> None:  # noqa: ANN401 - as above
@@ -26,10 +27,10 @@ def _of_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def share_compilations(patch: pytest.MonkeyPatch) -> None:
-    """Give each engine the same cache, in place of the one it makes."""
+    """Give each engine the shared cache in place of its own."""
     shared = SharedCompilations()
 
     def keep_shared(_: Engine, __: object) -> None:
-        """Leave what the engine made for itself."""
+        """Ignore the cache that an engine creates for itself."""
 
     patch.setattr(Engine, "_compiled_cache", property(lambda _: shared, keep_shared), raising=False)

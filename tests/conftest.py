@@ -21,7 +21,7 @@ from tests.oauth_fixtures import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
 
-# How long an example takes says how busy the machine is.
+# The time of an example depends on the load of the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("few", settings.get_profile("untimed"), max_examples=10)
 settings.load_profile("untimed")
@@ -29,14 +29,14 @@ settings.load_profile("untimed")
 
 @pytest.fixture(autouse=True)
 def no_pauses() -> Iterator[None]:
-    """Requests are repeated as often as they would be, and without the pauses in between."""
+    """Requests are repeated as usual, but without the pauses between them."""
     with stamina.set_testing(True, attempts=20, cap=True):
         yield
 
 
 @pytest.fixture(autouse=True)
 def results_meet_their_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a tool answers in a test is what its output schema says; see `result_schemas`."""
+    """Every tool result in a test is checked against its output schema; see `result_schemas`."""
     check_every_call(monkeypatch)
 
 
@@ -49,7 +49,7 @@ def statements_are_compiled_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def certificates_are_read_once() -> Iterator[None]:
-    """Let clients share what they trust: reading it takes 30 ms or more, and a test has several clients."""
+    """Let the clients of a test share the trusted certificates: reading them takes 30 ms or more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(default, "create_ssl_context", cache(httpx2.create_ssl_context))
         yield
@@ -64,7 +64,7 @@ def replayed_upgrade() -> ReplayedUpgrade:
 def schemas_are_planned_once(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, replayed_upgrade: ReplayedUpgrade
 ) -> None:
-    """Empty databases get their schema by the statements of the migrations; tests of migrations run alembic itself."""
+    """Create schemas from recorded statements; only tests of migrations run alembic itself."""
     if request.node.get_closest_marker("migrations") is None:
         monkeypatch.setattr(command, "upgrade", replayed_upgrade)
 
@@ -76,7 +76,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
-    """Name a PostgreSQL in which the tests may make databases; `.ci/postgres` runs one."""
+    """Return a PostgreSQL in which the tests may create databases; `.ci/postgres` runs one."""
     server = os.environ.get("TEST_POSTGRES_URL")
     if not server:
         pytest.skip("needs PostgreSQL: install it, or name one in TEST_POSTGRES_URL")
@@ -85,7 +85,7 @@ def postgres_server() -> str:
 
 @pytest.fixture
 async def postgres_url(postgres_server: str, anyio_backend: str) -> AsyncGenerator[str]:
-    """Empty the database of this test process, and name it."""
+    """Empty the database of this test process, and return its URL."""
     name = f"nextcloud_mcp_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     url = urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
     server = await asyncpg.connect(postgres_server)
@@ -127,7 +127,7 @@ async def replica(office: Office) -> Replica:
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Undo what a test's command set up, so that the next test sees the log lines it asks for."""
+    """Undo the logging configuration of a test's command, for the log checks of the next test."""
     root, ours = logging.getLogger(), logging.getLogger("nextcloud_mcp_server")
     handlers, level, our_level = list(root.handlers), root.level, ours.level
     with warnings.catch_warnings():
@@ -138,11 +138,11 @@ def logging_as_it_was() -> Iterator[None]:
     ours.setLevel(our_level)
 
 
-#: These prove what others see of us; which lines run is measured by the tests of the modules, at half the price.
+#: These test the behaviour seen from outside. Coverage is measured by the tests of the modules, at half the cost.
 _UNMEASURED = ("conformance", "contract", "e2e", "snapshots")
-#: What `make test-fast` runs.
+#: The folders of `make test-fast`.
 _FAST = ("snapshots", "unit")
-#: Who asks for one of these starts processes, or has a connection to PostgreSQL.
+#: Tests with one of these fixtures start processes, or connect to PostgreSQL.
 _FIXTURES = {
     "process": {"computer", "mcpdo", "node", "python_1_30"},
     "browser": {"chromium", "installed"},
@@ -155,7 +155,7 @@ def _folder(path: Path) -> str:
 
 
 def _kinds(item: pytest.Item) -> Iterator[str]:
-    """Say what a test needs besides this process."""
+    """Yield what a test needs besides this process."""
     folder = _folder(item.path)
     function = item if isinstance(item, pytest.Function) else None
     parameters = function.callspec.params.values() if function and hasattr(function, "callspec") else ()
@@ -171,7 +171,7 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they need, so that `-m` can leave them out, and pause coverage where it is not measured."""
+    """Mark tests by what they need, for `-m`, and disable coverage where it is not measured."""
     for item in items:
         for kind in _kinds(item):
             item.add_marker(kind)
@@ -179,7 +179,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let started processes run without coverage, which doubles their time, unless some lines run there alone."""
+    """Run processes without coverage, which doubles their time, unless some lines run only there."""
     with pytest.MonkeyPatch.context() as patch:
         if item.get_closest_marker("measured_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
@@ -188,7 +188,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse a process to a test that `make test-fast` would run."""
+    """Fail a test of `make test-fast` that starts a process."""
     if _folder(request.path) not in _FAST or request.node.get_closest_marker("process"):
         return
 
@@ -199,13 +199,13 @@ def processes_are_marked(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run twice as many tests at once as there are processors, where they wait for each other half of the time."""
+    """Run twice as many workers as there are processors, since they wait for each other half of the time."""
     processors = os.cpu_count() or 1
     return processors if config.option.numprocesses == "logical" else 2 * processors
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Where everything is installed, a skipped test is a hole: fail, and let `-rs` say which."""
+    """Fail for skipped tests where everything is installed; `-rs` lists them."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped") if reporter is not None else None
     if os.environ.get("CI_NO_SKIPS") and skipped and exitstatus == pytest.ExitCode.OK:

@@ -1,4 +1,4 @@
-"""Many users, their browsers, an identity provider and a grant provider, around one real database."""
+"""Many users with browsers, an identity provider and a grant provider, around one real database."""
 
 import shutil
 import sqlite3
@@ -52,10 +52,10 @@ GRANT_CALLBACK = "https://mcp.test/oauth/callback/nextcloud"
 
 @dataclass
 class Nextclouds:
-    """A grant provider as the core app `oauth2` is one, with every user's accounts in its memory.
+    """A grant provider like the core app `oauth2`, with every user's accounts in memory.
 
-    `meanwhile` runs while a code is being exchanged: what happens in another tab in that moment. `afterwards`
-    runs when the tokens are there, and before anyone knows whose they are.
+    `meanwhile` runs during a code exchange, in place of what happens in another tab. `afterwards` runs after the
+    tokens have been issued, and before their account is known.
     """
 
     clock: Clock
@@ -91,7 +91,7 @@ class Nextclouds:
         return f"{NEXTCLOUD}/authorize?state={state}"
 
     def confirm(self, url: str, uid: str) -> Params:
-        """Press "Grant access", signed in to Nextcloud as a user; the answer is the callback's query."""
+        """Grant access as a user who is signed in to Nextcloud; return the query of the callback."""
         code = f"granted-by-{uid}-{len(self._codes)}"
         self._codes[code] = uid
         params = {"state": parse_qs(urlsplit(url).query)["state"], "code": [code]}
@@ -143,14 +143,14 @@ class Nextclouds:
 
 
 def run_sql(file: Path, statement: str) -> list[tuple[object, ...]]:
-    """Change a database file behind every user's back, or look into it."""
+    """Read or change a database file directly."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         return connection.execute(statement).fetchall()
 
 
 @contextmanager
 def failing(file: Path, change: str) -> Generator[None]:
-    """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+    """Let one kind of change, such as `INSERT ON audit`, fail as on a full disk."""
     name = change.replace(" ", "_")
     run_sql(file, f"CREATE TRIGGER {name} BEFORE {change} BEGIN SELECT RAISE(ABORT, 'disk full'); END")
     try:
@@ -161,7 +161,7 @@ def failing(file: Path, change: str) -> Generator[None]:
 
 @dataclass(frozen=True)
 class Browser:
-    """A browser in which a user signed in; without it a token is of no use, and the other way round."""
+    """A browser with a signed-in user; its cookie and its form token are valid only together."""
 
     who: SignedIn
     token: str
@@ -169,9 +169,9 @@ class Browser:
 
 @dataclass
 class Stage:
-    """Everything around `ConsentService`, and `ConsentService`.
+    """`ConsentService` with everything it needs.
 
-    `sandbox` is the Nextcloud of the login flows, in the place of which `provider` stands else.
+    `sandbox` is the Nextcloud of the login flows; otherwise `provider` takes its place.
     """
 
     clock: Clock
@@ -196,20 +196,20 @@ class Stage:
         return Caller(Principal(ISSUER, name), client, f"Client {client}")
 
     async def ask(self, name: str = "alice", client: str = "claude", scopes: frozenset[str] = READ) -> str:
-        """Let a user's client ask for consent; the answer is the consent request's id."""
+        """Let a user's client ask for consent; return the id of the consent request."""
         caller = self.caller(name, client)
         grant = await self.database.grants.find(caller.principal, client)
         return (await self.provisioning.ask(caller, scopes, grant=grant)).elicitation_id
 
     async def browser(self, name: str = "alice", /, target: str = "account", **claims: object) -> Browser:
-        """Sign a user in at a browser."""
+        """Sign a user in with a browser."""
         start = await self.consent_service.begin_sign_in(target)
         params = self.issuer.sign_in(start.url, name, **claims)
         done = await self.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
         return Browser(done.signed_in, done.token.get_secret_value())
 
     async def allow(self, consent_request: str, browser: Browser, scopes: frozenset[str] = READ) -> str:
-        """Press Allow; the answer is where to confirm."""
+        """Press Allow; return the URL of the confirmation."""
         url = await self.consent_service.allow(consent_request, browser.who, browser.token, scopes)
         assert url is not None
         return url
@@ -217,7 +217,7 @@ class Stage:
     async def connect(
         self, name: str = "alice", client: str = "claude", uid: str | None = None
     ) -> tuple[str, Browser]:
-        """Walk through one consent."""
+        """Complete one consent request."""
         consent_request, browser = await self.ask(name, client), await self.browser(name)
         url = await self.allow(consent_request, browser)
         done = await self.consent_service.finish_grant(
@@ -229,7 +229,7 @@ class Stage:
         return consent_request, browser
 
     async def begin(self, name: str = "alice", client: str = "claude") -> tuple[str, Browser]:
-        """Press Allow where that starts a login flow."""
+        """Press Allow, which starts a login flow."""
         consent_request, browser = (
             await self.ask(name, client),
             await self.browser(name, preferred_username=name),
@@ -238,14 +238,14 @@ class Stage:
         return consent_request, browser
 
     def granted_by(self, name: str, *, login_name: str | None = None, flow: int = -1) -> str:
-        """Press "Grant access" in a login flow; the answer is the app password."""
+        """Grant access in a login flow; return the app password."""
         state = self.sandbox.state
         made = state.new_app_password(state.users[name], login_name=login_name or name)
         state.login_flows[flow].granted = made
         return made.secret
 
     async def turn(self, poller: Poller | None = None) -> None:
-        """Let somewhat pass, and what is due be done."""
+        """Advance the clock, and run what is due."""
         self.clock.forward(2)
         await (poller or self.poller).turn()
         await self.outbox.turn()
@@ -255,7 +255,7 @@ class Stage:
 
     @property
     def app_passwords(self) -> set[str]:
-        """Those that Nextcloud accepts."""
+        """The app passwords that Nextcloud accepts."""
         return set(self.sandbox.state.app_passwords)
 
     async def state(self, consent_request: str) -> ElicitationState:
@@ -267,22 +267,22 @@ class Stage:
         return await self.database.grants.find(Principal(ISSUER, name), client)
 
     def another_process(self) -> ConsentService:
-        """Another process on the same database, with a line of its own."""
+        """Return the service of another process on the same database, with its own connections."""
         return self.make()
 
     def failing(self, change: str) -> AbstractContextManager[None]:
-        """Let one kind of change fail as on a full disk, such as `INSERT ON audit`."""
+        """Let one kind of change, such as `INSERT ON audit`, fail as on a full disk."""
         return failing(self.file, change)
 
     def sql(self, statement: str) -> None:
-        """Change the database file behind every user's back."""
+        """Change the database file directly."""
         run_sql(self.file, statement)
 
     async def pending_grant(self, consent_request: str, browser: Browser) -> PendingGrant | None:
         return await self.consent_service.pending_grant(consent_request, browser.who, browser.token)
 
     async def given_back(self) -> list[str]:
-        """List the access that was ended at Nextcloud, now that the outbox had its turn."""
+        """List the access tokens that were revoked at Nextcloud, after running the outbox."""
         await self.outbox.turn()
         return self.provider.revoked
 
@@ -302,14 +302,14 @@ async def open_consent_service(
     posts_secret: bool = False,
     follows: bool = False,
 ) -> AsyncGenerator[Stage]:
-    """Build a stage; everything is closed in the end. With `follows` users confirm in login flows."""
+    """Build the fixture; everything is closed at the end. With `follows` users confirm in login flows."""
     clock = Clock()
     issuer, provider = Issuer(clock), Nextclouds(clock)
     sandbox = Sandbox.demo(clock=clock)
     network = Network(sandbox)
     keys = KeyRing.parse([SecretStr(new_key())])
     file = folder / "state.db"
-    # A new schema costs a second, which not every test has to pay.
+    # Creating the schema takes a second, which not every test has to spend.
     shutil.copy(template, file)
     finished: list[str] = []
     changes: list[None] = []

@@ -1,8 +1,8 @@
-"""Two users at a time whose server is killed somewhere on their way, and what is left of it.
+"""Kills the server at some point during the requests of two users, and checks the remaining state.
 
-The paths are the whole consent, from a first call to the first notes, and the refresh of access that
-has run out. Points are counted (see tests/crashing_server.py), so a kill is repeatable but for the order
-of the two users' steps.
+The requests are a whole consent, from a first call to the first notes, and the refresh of an expired access token.
+Points are counted (see tests/crashing_server.py), so a kill is repeatable except for the order of the two users'
+steps.
 """
 
 import json
@@ -31,9 +31,9 @@ from tests.load_cluster import LIST, LoadCluster, note_of
 ROOT = Path(__file__).parents[1]
 BYSTANDER = "bystander"
 NEVER = 1_000_000_000
-#: After it every access token has run out.
+#: After this every access token has expired.
 HOUR = timedelta(hours=1)
-#: Rows that are never deleted, or only when their user says so.
+#: Rows that are never deleted, or only when their user demands it.
 _LASTING = {
     "accounts": "SELECT id FROM accounts",
     "permissions": "SELECT issuer, subject, client_id FROM permissions",
@@ -43,10 +43,9 @@ _LASTING = {
 
 @dataclass
 class Toll:
-    """What came of all kills; only the first three may be more than zero.
+    """The results of all kills; only the first three may be more than zero.
 
-    `asked_again` counts users who were on their way and had to begin again, `asked_anew` those who had
-    access and lost it.
+    `asked_again` counts users who had to repeat a consent request, `asked_anew` those who had access and lost it.
     """
 
     kills: int = 0
@@ -59,12 +58,12 @@ class Toll:
 
     @property
     def harmless(self) -> bool:
-        """Tell whether every user kept what is theirs, and could simply try again."""
+        """Tell whether no user lost data or access, and everyone could try again."""
         return not (self.rows_lost or self.wrong_people or self.broken_databases or self.stuck)
 
 
 class Killed:
-    """The process that starts one server after the other, and what it says."""
+    """The process that starts one server after the other, with its output."""
 
     def __init__(self, cluster: LoadCluster, process: Process) -> None:
         assert process.stdout is not None
@@ -78,12 +77,12 @@ class Killed:
         self._pid = await self._hear("listens")
 
     async def count(self, goes_off_at: int = NEVER) -> int:
-        """Let the server die at a point from now on; the answer is how many it has passed so far."""
+        """Set the point at which the server dies; return how many points it has passed so far."""
         await self.write(goes_off_at)
         return await self._hear("passed")
 
     async def stop(self) -> None:
-        """Kill the server, wherever it is, if it is not dead already."""
+        """Kill the server, at any point, if it still runs."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         assert await self._hear("ended") == signal.SIGKILL
@@ -99,7 +98,7 @@ class Killed:
 
 
 class Killing:
-    """Kills servers on the way of two users, and looks what is left."""
+    """Kills servers during the requests of two users, and checks the remaining state."""
 
     def __init__(self, cluster: LoadCluster, server: Killed) -> None:
         self._cluster, self._server = cluster, server
@@ -108,7 +107,7 @@ class Killing:
         self.toll = Toll()
 
     async def points(self) -> tuple[int, int]:
-        """Go both ways without a kill; the answer is how many points the consent has, and the refresh."""
+        """Run consent and refresh without a kill; return the number of points of each."""
         self._cluster.move_in(BYSTANDER)
         await self._cluster.connect(BYSTANDER)
         names = self._newcomers()
@@ -125,16 +124,16 @@ class Killing:
         return consent, refresh
 
     async def during_consent(self, point: int) -> None:
-        """Kill the server at this point of the way of two users who were never here before."""
+        """Kill the server at this point of the consent of two new users."""
         self.toll.asked_again += await self._kill(self._newcomers(), point)
 
     async def during_refresh(self, point: int) -> None:
-        """Kill the server at this point of two users' calls with access that has run out."""
+        """Kill the server at this point of two users' calls with expired access tokens."""
         self._cluster.clock.ahead += HOUR
         self.toll.asked_anew += await self._kill(self._people[-2:], point)
 
     async def _kill(self, names: Sequence[str], point: int) -> int:
-        """Kill the server on these users' way; the answer is how many are asked when they try again."""
+        """Kill the server during these users' requests; return how many are asked when they try again."""
         asked: list[str] = []
 
         async def try_again(name: str) -> None:
@@ -149,7 +148,7 @@ class Killing:
             await self._server.stop()
             self.toll.kills += 1
             known |= self._lasting()
-            # The lease of a process that died lasts that long.
+            # The lease of a killed process lasts this long.
             self._cluster.clock.ahead += LEASE
             await self._serve()
             await self._all(names, try_again)
@@ -159,7 +158,7 @@ class Killing:
         return len(asked)
 
     async def _serve(self) -> None:
-        """Start a server, and have it open everything for a user whose access must outlive every kill."""
+        """Start a server, and let it open everything for a user whose access must survive every kill."""
         await self._server.start()
         await self._server.count()
         if await self._call(BYSTANDER) is not None:
@@ -171,12 +170,12 @@ class Killing:
                 group.start_soon(go, name)
 
     async def _try_to(self, name: str) -> None:
-        """Go the whole way, unless the server dies on it."""
+        """Run the requests of a user, unless the server dies."""
         with suppress(httpx2.TransportError, NotAsPromised):
             await self._try_hard(name)
 
     async def _try_hard(self, name: str) -> bool:
-        """Call, consent where that is asked for, and call again; tells whether it was."""
+        """Call, give consent where it is asked for, and call again; return whether it was asked for."""
         link = await self._call(name)
         if link is None:
             return False
@@ -188,7 +187,7 @@ class Killing:
         return True
 
     async def _call(self, name: str) -> str | None:
-        """Read one's notes; the answer is the link that has to be visited first."""
+        """Read the user's notes; return the link of a consent request, if there is one."""
         async with self._cluster.asking(name) as client:
             answer = await client.request("tools/call", {"name": LIST, "arguments": {}})
         result: dict[str, Any] = answer["result"]
@@ -203,7 +202,7 @@ class Killing:
 
     @asynccontextmanager
     async def _browsers(self, names: Sequence[str]) -> AsyncGenerator[None]:
-        """Give each of them a browser, which outlives the server."""
+        """Give each user a browser, which outlives the server."""
         async with AsyncExitStack() as stack:
             for name in names:
                 browser = await stack.enter_async_context(httpx2.AsyncClient(timeout=100))
@@ -222,7 +221,7 @@ class Killing:
 
 @asynccontextmanager
 async def open_killed(cluster: LoadCluster, **settings: object) -> AsyncGenerator[Killed]:
-    """Start the process that starts the servers, by default with what the cluster's operator sets."""
+    """Start the process that starts the servers, by default with the cluster's settings."""
     command = [sys.executable, "-m", "tests.crashing_server"]
     with (cluster.folder / "servers.log").open("ab") as log:
         process = await anyio.open_process(command, cwd=ROOT, stderr=log)
@@ -232,12 +231,12 @@ async def open_killed(cluster: LoadCluster, **settings: object) -> AsyncGenerato
             await server.write({"port": cluster.port, "settings": settings or cluster.settings})
             yield server
         finally:
-            # Without its input, and without a parent, a server that still runs ends as well.
+            # Without its input and its parent, a running server ends as well.
             process.kill()
 
 
 async def play(cluster: LoadCluster, kills: int, *, seed: int) -> Toll:
-    """Kill that many servers, at random points of one way and the other in turn."""
+    """Kill `kills` servers, at random points of consent and refresh in turn."""
     random = Random(seed)
     async with open_killed(cluster) as server:
         killing = Killing(cluster, server)

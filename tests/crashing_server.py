@@ -1,16 +1,15 @@
-"""Our server for many users as processes that kill themselves at a point that is told beforehand.
+"""The multi-user server as a process that kills itself at a given point.
 
     reads   {"port", "settings"}        first, once
             {"ahead": seconds}          starts a server whose clock is so much ahead
             a number                    the server dies at the point of this number from now on
     writes  {"listens": pid}            it serves
             {"passed": points}          how many points it passed since the number before, or its start
-            {"ended": status}           it is gone, and another may be started
+            {"ended": status}           it has ended, and another may be started
 
-A point is a statement or a commit that is about to be sent to the database, a request that is about to
-be sent to Nextcloud or the identity provider, an answer of theirs that has arrived, and an answer of ours
-that is about to be sent. Servers are forked from a process that has imported everything, so that a start
-costs little.
+A point is before a statement or a commit at the database, before a request to Nextcloud or the identity provider,
+after their response, and before each part of the server's own response. Servers are forked from a process that has
+imported everything, so that a start is cheap.
 """
 
 import json
@@ -31,30 +30,30 @@ from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage import engine, migration
 
-#: Imported for the servers, which would otherwise do so at their first call.
+#: Imported before the fork; the servers would otherwise import them at their first call.
 LATE = (engine, migration, multi_user_app)
 
 
 class Trap:
-    """Counts the points, and goes off at one of them."""
+    """Counts the points, and kills the process at one of them."""
 
     def __init__(self) -> None:
         self.passed, self.goes_off_at = 0, 0
 
     def set(self, number: int) -> int:
-        """Count anew, and go off at this point; the answer is the count so far."""
+        """Restart the count, and set the point of the kill; return the count so far."""
         passed, self.passed, self.goes_off_at = self.passed, 0, number
         return passed
 
     def point(self, *_: object) -> None:
-        """Die here, if it is here."""
+        """Die if this is the point."""
         self.passed += 1
         if self.passed == self.goes_off_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Trapped(httpx2.AsyncBaseTransport):
-    """The way to Nextcloud and to the identity provider."""
+    """The network to Nextcloud and the identity provider, with points."""
 
     def __init__(self, trap: Trap) -> None:
         self._through = httpx2.AsyncHTTPTransport()
@@ -68,7 +67,7 @@ class Trapped(httpx2.AsyncBaseTransport):
 
 
 def answering(served: ASGIApp, trap: Trap) -> ASGIApp:
-    """Make a point of each part of each answer."""
+    """Add a point before each part of each response."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
@@ -82,7 +81,7 @@ def answering(served: ASGIApp, trap: Trap) -> ASGIApp:
 
 
 async def serve(port: int, given: dict[str, Any], ahead: timedelta) -> None:
-    """Serve until killed, or until no one is there to do that."""
+    """Serve until killed, or until the parent process has ended."""
     trap = Trap()
     for name in ("before_cursor_execute", "commit"):
         event.listen(Engine, name, trap.point)
@@ -112,7 +111,7 @@ def say(message: dict[str, int]) -> None:
 
 
 def read_line() -> bytes:
-    """Read one line and no further: what follows may be for another process."""
+    """Read one line and nothing after it, which may be for another process."""
     line = b""
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte

@@ -1,4 +1,4 @@
-"""A network for the tests of files: recorded answers, made-up multistatus bodies, and the sandbox."""
+"""A fake network for the tests of files: recordings, made-up multistatus bodies, the sandbox."""
 
 import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -28,7 +28,7 @@ from tests.result_schemas import assert_result_meets
 
 RECORDINGS = Path(__file__).parent / "contract" / "recordings"
 MOMENT = "Fri, 27 Nov 2026 21:03:53 GMT"
-#: MOMENT as a version shows it.
+#: MOMENT in the form of a version.
 SECONDS = 1795813433
 
 Handler = (
@@ -38,7 +38,7 @@ Handler = (
 
 
 def recorded(name: str) -> httpx2.Response:
-    """Answer what a real Nextcloud answered."""
+    """Return a recorded response of a real Nextcloud."""
     answer: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text("utf-8"))["response"]
     body = answer["body"]
     content = body if isinstance(body, str) else ""
@@ -58,7 +58,7 @@ def entry(
     extra: str = "",
     href: str | None = None,
 ) -> str:
-    """Write one response element of a multistatus."""
+    """Return one response element of a multistatus."""
     where = href or f"/remote.php/dav/files/{quote(uid)}/{quote(path)}"
     kind = "<d:collection/>" if folder else ""
     tag = "" if etag is None else f"<d:getetag>&quot;{etag}&quot;</d:getetag>"
@@ -71,7 +71,7 @@ def entry(
 
 
 def multistatus(entries: Iterable[str]) -> httpx2.Response:
-    """Answer a multistatus."""
+    """Return a multistatus response."""
     names = 'xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns" xmlns:nc="http://nextcloud.org/ns"'
     body = f'<?xml version="1.0"?><d:multistatus {names}>{"".join(entries)}</d:multistatus>'
     return httpx2.Response(207, content=body.encode())
@@ -79,7 +79,7 @@ def multistatus(entries: Iterable[str]) -> httpx2.Response:
 
 @dataclass
 class Network:
-    """Answers requests one after the other, and remembers them."""
+    """Answers requests one after the other, and records them."""
 
     answers: list[httpx2.Response | Exception]
     seen: list[httpx2.Request] = field(default_factory=list[httpx2.Request])
@@ -89,7 +89,7 @@ class Network:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        # A fresh stream: what a transport answers has not been read yet.
+        # A new stream: a transport returns unread responses.
         return httpx2.Response(
             answer.status_code, headers=answer.headers, stream=httpx2.ByteStream(answer.content)
         )
@@ -106,40 +106,40 @@ def network(*answers: httpx2.Response | Exception) -> Network:
 def http_over(
     handler: Handler, *, uid: str = "alice", base: str = "https://cloud.example.org"
 ) -> NextcloudHttp:
-    """Open one user's HTTP over a fake network."""
+    """Return one user's HTTP over a fake network."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.MockTransport(handler))
     credential = BasicCredential(f"{uid}@example.org", SecretStr("made-up"))
     return NextcloudHttp(pool, NextcloudUrl.parse(base), credential=credential, uid=uid)
 
 
 def account_over(handler: Handler) -> Account:
-    """Open an account over a fake network."""
+    """Return an account over a fake network."""
     return Account(http_over(handler))
 
 
 def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://localhost") -> Account:
-    """Open a user's account in a sandbox."""
+    """Return a user's account in a sandbox."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=sandbox.app))
     nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
     return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
 
 
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
-    """Call a tool's body as the boundary does, with checked arguments."""
+    """Call a tool's body with validated arguments, as the boundary does."""
     found = (load(name) for name in TOOLSETS)
     toolset = next(each for each in found if any(spec.name == tool for spec in each.tools))
     return await call_in(toolset, account, tool, **arguments)
 
 
 async def call_in(toolset: Toolset, account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - see above
-    """Call a tool's body of any toolset as the boundary does, with checked arguments."""
+    """Call a tool's body of any toolset with validated arguments, as the boundary does."""
     return await call_with({}, toolset, account, tool, **arguments)
 
 
 async def call_with(
     ours: Mapping[str, object], toolset: Toolset, account: Account, tool: str, **arguments: object
 ) -> Any:  # noqa: ANN401 - see above
-    """Call a tool's body with what the server hands it, where that matters."""
+    """Call a tool's body with injected parameters."""
     spec = next(each for each in toolset.tools if each.name == tool)
     handed = {
         "progress": ProgressLog(),
@@ -156,7 +156,7 @@ async def call_with(
 
 @dataclass
 class ProgressLog:
-    """Hears how far a call is."""
+    """Records the progress of a call."""
 
     reports: list[tuple[float, float | None, str | None]] = field(
         default_factory=list[tuple[float, float | None, str | None]]
@@ -167,7 +167,7 @@ class ProgressLog:
 
 
 class Impatient(ProgressLog):
-    """Cancels the call at its first report."""
+    """Cancels the call at its first progress report."""
 
     def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()
@@ -182,5 +182,5 @@ class Impatient(ProgressLog):
 async def nothing_read(
     kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
 ) -> Extract:
-    """Stand in for the worker where no document may be read."""
+    """Replace the document worker where no document may be read."""
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Small documents for tests, made from what is in them."""
+"""Creates small documents for tests from their content."""
 
 import io
 import zipfile
@@ -31,7 +31,7 @@ def zipped(members: Mapping[str, str | bytes]) -> bytes:
 
 
 def relations(**paths: str) -> str:
-    """Write the relationships of a part: `styles="styles.xml"` gets the id rStyles."""
+    """Return the relationships of a part: `styles="styles.xml"` gets the id rStyles."""
     each = "".join(
         f'<Relationship Id="r{name.capitalize()}" Type="{_OFFICE}/{name.rstrip("0123456789")}" Target="{target}"/>'
         for name, target in paths.items()
@@ -40,7 +40,7 @@ def relations(**paths: str) -> str:
 
 
 def docx(body: str, **parts: str) -> bytes:
-    """Make a Word document with this body, and other parts such as `styles`."""
+    """Return a Word document with this body, and other parts such as `styles`."""
     return zipped(
         {
             "_rels/.rels": relations(officeDocument="word/document.xml"),
@@ -52,12 +52,12 @@ def docx(body: str, **parts: str) -> bytes:
 
 
 def paragraph(text: str, about: str = "") -> str:
-    """Write a paragraph of a Word document."""
+    """Return a paragraph of a Word document."""
     return f"<w:p><w:pPr>{about}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
 def xlsx(rows: str, *, strings: str = "", formats: str = "", xfs: str = "", about: str = "") -> bytes:
-    """Make a workbook of one sheet."""
+    """Return a workbook with one sheet."""
     book = f'<workbook {S}><workbookPr {about}/><sheets><sheet name="Costs" r:id="rWorksheet1"/></sheets></workbook>'
     other = "<cellStyleXfs><xf numFmtId='14'/></cellStyleXfs>"
     return zipped(
@@ -74,7 +74,7 @@ def xlsx(rows: str, *, strings: str = "", formats: str = "", xfs: str = "", abou
 
 
 def odf(body: str, **members: str) -> bytes:
-    """Make an OpenDocument file with this body."""
+    """Return an OpenDocument file with this body."""
     content = f"<office:document-content {ODF}><office:body>{body}</office:body></office:document-content>"
     return zipped(
         {"content.xml": content, **{name.replace("__", "/"): text for name, text in members.items()}}
@@ -82,7 +82,7 @@ def odf(body: str, **members: str) -> bytes:
 
 
 def pdf(pages: Sequence[str], *, extra: str = "", each: str = "") -> bytes:
-    """Make a PDF with one line of text on each page; an empty one has none. `each` is said of each page."""
+    """Return a PDF with one line of text per page, none for ""; `each` is added to each page object."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
@@ -108,7 +108,7 @@ def pdf(pages: Sequence[str], *, extra: str = "", each: str = "") -> bytes:
 
 
 def read(kind: Kind, data: bytes) -> tuple[str, str]:
-    """Read a document as the worker does, in this process: its text, and how it ended."""
+    """Read a document like the worker, but in this process; return its text, and how it ended."""
     target, told = io.BytesIO(), io.StringIO()
     worker.work(kind, io.BytesIO(data), target, told)
     return target.getvalue().decode(), told.getvalue().splitlines()[-1].removeprefix("end ")
@@ -117,7 +117,7 @@ def read(kind: Kind, data: bytes) -> tuple[str, str]:
 async def read_here(
     kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
 ) -> Extract:
-    """Read a document as the server does, without a process of its own."""
+    """Read a document like the server, but without a process of its own."""
     text, end = read(kind, b"".join([piece async for piece in pieces]))
     await report(1, 1)
     return Extract(text.encode(), cast("End", end))

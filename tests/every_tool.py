@@ -1,4 +1,4 @@
-"""Every tool that asks Nextcloud, with arguments that it takes, over a network that can be tampered with."""
+"""Every tool that sends requests, with valid arguments, over a network that can be manipulated."""
 
 import base64
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from tests.dav_fakes import call
 SPECS: Final[dict[str, ToolSpec]] = {
     spec.name: spec for name in TOOLSETS if name != CONNECTION for spec in load(name).tools
 }
-#: A picture of one pixel.
+#: An image of one pixel.
 PNG: Final = base64.b64decode(
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
-#: What becomes of an answer: nothing, another one, or an exception as if the network had failed.
+#: Changes a response: returns it, another one, or an exception in place of it.
 Change = Callable[[httpx2.Request, httpx2.Response], httpx2.Response | Exception]
 
 
 class Tampered(httpx2.AsyncBaseTransport):
-    """Passes requests on to a sandbox, and its answers through `change`; remembers the answers."""
+    """Passes requests on to a sandbox, and its responses through `change`; records the responses."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -44,26 +44,26 @@ class Tampered(httpx2.AsyncBaseTransport):
         told = self.change(request, whole) if self.change else whole
         if isinstance(told, Exception):
             raise told
-        # A fresh stream: what a transport answers has not been read yet.
+        # A new stream: a transport returns unread responses.
         kept = [(name, value) for name, value in told.headers.items() if name != "content-length"]
         return httpx2.Response(told.status_code, headers=kept, stream=httpx2.ByteStream(told.content))
 
 
 def tampered(sandbox: Sandbox) -> tuple[Tampered, Account]:
-    """Open alice's account in a sandbox, over a network that can be tampered with."""
+    """Return alice's account in a sandbox, over a network that can be manipulated."""
     network = Tampered(sandbox)
     return network, account_over(network)
 
 
 def account_over(network: Tampered) -> Account:
-    """Open alice's account in the sandbox behind a network."""
+    """Return alice's account in the sandbox behind a network."""
     pool = open_pool(ca_bundle=None, user_agent="tests", transport=network)
     nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
     return nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
 
 
 async def usual(nc: Account) -> dict[str, dict[str, Any]]:
-    """Give arguments that each tool takes in the demo; of those that change something some are out of date."""
+    """Return valid arguments for each tool; some etags for changes are out of date."""
     tree, day, days = "/Documents/Welcome.md", "2026-12-01", {"start": "2026-11-20", "end": "2026-12-20"}
     note = (await call(nc, "nc_notes_list_notes")).notes[0].id
     board = (await call(nc, "nc_deck_list_boards")).boards[0].id
@@ -154,7 +154,7 @@ async def usual(nc: Account) -> dict[str, dict[str, Any]]:
 
 
 async def working(nc: Account, tool: str, every: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Give arguments with which a tool does its work, and make what it needs for that in the demo."""
+    """Return arguments with which a tool succeeds; creates what that needs."""
     given, path = every[tool], {"path": "/Documents/Welcome.md"}
     more: dict[str, Any] = {}
     match tool:
@@ -187,7 +187,7 @@ async def working(nc: Account, tool: str, every: dict[str, dict[str, Any]]) -> d
 
 
 async def _etag_of(nc: Account, given: dict[str, Any]) -> str:
-    """Read the etag of what the arguments of a change name."""
+    """Read the etag of the object that the arguments of a change name."""
     if "task_id" in given:
         tasks = (await call(nc, "nc_tasks_list_tasks")).tasks
         return str(next(task.etag for task in tasks if task.task_id == given["task_id"]))

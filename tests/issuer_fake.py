@@ -1,4 +1,4 @@
-"""An identity provider at the network: discovery, keys, tokens; users sign in with one method call."""
+"""A fake identity provider: discovery, keys, tokens; users sign in with one method call."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ SECRET = "client-secret"
 
 Params = dict[str, list[str]]
 
-#: What a user does to a callback's query on its way.
+#: Changes a callback's query on its way.
 Change = Callable[[Params], Params]
 
 
@@ -32,9 +32,9 @@ def signing_key(number: int = 0) -> RSAPrivateKey:
 
 @dataclass
 class Issuer:
-    """Answers as a certified one does, until a test changes that.
+    """Answers like a certified provider, unless a test changes that.
 
-    `metadata`, `claims` and `tokens` are laid over what would be answered; None takes a member out.
+    `metadata`, `claims` and `tokens` are merged into the responses; None removes a member.
     """
 
     clock: Clock
@@ -69,7 +69,7 @@ class Issuer:
         return [dict(parse_qsl(one.content.decode())) for one in self.asked if one.url.path == "/token"]
 
     def sign_in(self, url: str, name: str, /, **claims: object) -> Params:
-        """Let a user sign in at the address they were sent to; the answer is the callback's query."""
+        """Let a user sign in at the URL of an authorization request; return the callback's query."""
         query = parse_qs(urlsplit(url).query, strict_parsing=True)
         self._count += 1
         code = f"code-of-{name}-{self._count}"

@@ -1,4 +1,4 @@
-"""An identity provider at the network: its metadata, keys, introspection, and the tokens it signs."""
+"""A fake identity provider: its metadata, keys, introspection, and the tokens it signs."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -28,7 +28,7 @@ Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519Privat
 
 
 class Time:
-    """A clock that stands still until it is put forward."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -39,13 +39,13 @@ class Time:
 
 @cache
 def rsa_key(name: str = "rsa", bits: int = 2048) -> rsa.RSAPrivateKey:
-    """Make a key once: that takes a tenth of a second."""
+    """Return a key, generated once: that takes a tenth of a second."""
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
 @cache
 def private_key(kind: str) -> Private:
-    """Make a key of a kind: RSA, P-256, P-384 or Ed25519."""
+    """Return a key of a kind: RSA, P-256, P-384 or Ed25519."""
     curves = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1}
     if kind in curves:
         return ec.generate_private_key(curves[kind]())
@@ -53,7 +53,7 @@ def private_key(kind: str) -> Private:
 
 
 def public_jwk(private: Private, **members: object) -> dict[str, Any]:
-    """Write the public half as an issuer's key set has it."""
+    """Return the public key as in an issuer's key set."""
     match private:
         case rsa.RSAPrivateKey():
             jwk = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
@@ -65,7 +65,7 @@ def public_jwk(private: Private, **members: object) -> dict[str, Any]:
 
 
 def claims(**changes: object) -> dict[str, Any]:
-    """Make the claims of an access token for us; a change to None leaves a claim out."""
+    """Return the claims of an access token for this server; None leaves a claim out."""
     made: dict[str, object] = {
         "iss": ISSUER,
         "sub": "alice",
@@ -95,14 +95,14 @@ def signed(
 def raw_token(
     header: Mapping[str, object] | bytes, payload: Mapping[str, object] | bytes, rest: str = "AA"
 ) -> str:
-    """Put a token together by hand, without a valid signature."""
+    """Build a token from parts, without a valid signature."""
     parts = [part if isinstance(part, bytes) else json.dumps(part).encode() for part in (header, payload)]
     return ".".join([*(urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), rest])
 
 
 @dataclass
 class IdentityProvider:
-    """Answers below the pool; what it answers and what it was asked can be looked at and changed."""
+    """Answers below the pool; a test may read its requests and change its responses."""
 
     issuer: str = ISSUER
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -144,20 +144,20 @@ class IdentityProvider:
         return sum(request.url.path == path for request in self.asked)
 
     def outgoing(self) -> Outgoing:
-        """Open the way to it."""
+        """Return the connections to it."""
         return Outgoing(open_pool(ca_bundle=None, user_agent="test", transport=httpx2.MockTransport(self)))
 
     def discovery(self, monotonic: Callable[[], float]) -> Discovery:
-        """Find it."""
+        """Return its discovery."""
         return Discovery(self.issuer, self.outgoing(), monotonic=monotonic)
 
     def key_set(self, monotonic: Callable[[], float]) -> KeySet:
-        """Read its keys."""
+        """Return its key set."""
         return KeySet(self.discovery(monotonic), self.outgoing(), monotonic=monotonic)
 
 
 def answering(status: int, **options: Any) -> Handler:  # noqa: ANN401 - the options of a response
-    """Always answer this."""
+    """Return a handler that always gives this response."""
 
     async def answer(_: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(status, **options)
@@ -166,5 +166,5 @@ def answering(status: int, **options: Any) -> Handler:  # noqa: ANN401 - the opt
 
 
 async def silent(_: httpx2.Request) -> httpx2.Response:
-    """Take no connection."""
+    """Refuse the connection."""
     raise httpx2.ConnectError("refused")

@@ -1,4 +1,4 @@
-"""Many users: a Nextcloud and an identity provider that know them, and our server as processes."""
+"""Many users: a Nextcloud and an identity provider with their accounts, and this server as processes."""
 
 import socket
 import sqlite3
@@ -35,17 +35,17 @@ from tests.integration.personal_app import Clock
 LIST = "nc_notes_list_notes"
 CLIENT_ID = "assistant"
 EVERYTHING = " ".join(IN_ORDER)
-#: Declared by a client whom a link is told at once, in every call anew.
+#: Declared by a client that receives a link at once, in every call anew.
 URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
 
 
 def note_of(name: str) -> str:
-    """Name the one note that a user has, and no one else."""
+    """Return the title of a user's only note, which is unique to the user."""
     return f"Note of {name}"
 
 
 def move_in(sandbox: Sandbox, issuer: Issuer, name: str) -> None:
-    """Give a user an account at both, and a note that shows whose it is."""
+    """Give a user an account at both, and a note that identifies the user."""
     user = sandbox.add_user(name)
     NoteStore(user, sandbox.state.clock).create(Changes(title=note_of(name)))
     issuer.state.accounts[name] = IssuerAccount(f"sub-{name}", name, name, name.title(), f"{name}@x.test")
@@ -54,7 +54,7 @@ def move_in(sandbox: Sandbox, issuer: Issuer, name: str) -> None:
 async def connect(
     names: Sequence[str], database: Database, sandbox: Sandbox, issuer: Issuer, nextcloud_url: str
 ) -> None:
-    """Store what these users granted, as if each of them had walked through consent."""
+    """Store grants of these users, as if each had completed a consent request."""
     client, state = sandbox.state.oauth_clients[-1], sandbox.state
     pool = open_pool(ca_bundle=None, user_agent="test", transport=httpx2.ASGITransport(sandbox.app))
     provider = NextcloudOAuth2(
@@ -106,7 +106,7 @@ async def connect(
 
 @dataclass
 class LoadCluster:
-    """Who lives there, and the settings of our server, which has one address and one database for good."""
+    """The users, and the settings of this server, whose address and database do not change."""
 
     sandbox: Sandbox
     issuer: Issuer
@@ -127,7 +127,7 @@ class LoadCluster:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the operator sets, in the names of `Settings`; in capitals, those of the environment."""
+        """The operator's settings, by field of `Settings`; capitals are environment variables."""
         return {
             "mode": "oidc",
             "nextcloud_host": self.nextcloud_url,
@@ -142,18 +142,18 @@ class LoadCluster:
         }
 
     def token(self, name: str, *, client_id: str = CLIENT_ID) -> str:
-        """Have the identity provider issue an access token for us."""
+        """Let the identity provider issue an access token for this server."""
         return self.issuer.access_token(
             name, audience=f"{self.url}/mcp", client_id=client_id, scope=EVERYTHING
         )
 
     def move_in(self, *names: str) -> None:
-        """Let these users have accounts."""
+        """Create accounts for these users."""
         for name in names:
             move_in(self.sandbox, self.issuer, name)
 
     async def connect(self, *names: str) -> None:
-        """Let these users have granted access; our server need not run."""
+        """Store grants of these users; this server need not run."""
         database = await Database.open(
             file_url(self.database_file), keys=KeyRing.parse([SecretStr(self.key)]), clock=self.clock
         )
@@ -162,13 +162,13 @@ class LoadCluster:
 
     @asynccontextmanager
     async def asking(self, name: str, **options: Any) -> AsyncGenerator[StatelessClient]:  # noqa: ANN401 - the client's options
-        """Give a user a client that stands on no session."""
+        """Yield a user's client without a session."""
         headers = {"Authorization": f"Bearer {self.token(name)}"}
         async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
             yield StatelessClient(http, f"{self.url}/mcp", capabilities=URL_MODE, **options)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """Read what is committed, behind our server's back."""
+        """Read committed rows directly from the database."""
         with closing(sqlite3.connect(self.database_file)) as connection:
             return connection.execute(query).fetchall()
 
@@ -177,9 +177,9 @@ class LoadCluster:
 async def open_cluster(
     folder: Path, *, front: Callable[[ASGIApp], ASGIApp] | None = None
 ) -> AsyncGenerator[LoadCluster]:
-    """Serve a Nextcloud and an identity provider, for our server on a port of its own.
+    """Serve a Nextcloud and an identity provider, for this server on a port of its own.
 
-    `front` stands before the Nextcloud.
+    `front` wraps the Nextcloud's application.
     """
     clock = Clock()
     sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=IN_ORDER, clock=clock)

@@ -1,4 +1,4 @@
-"""A state machine in memory behind the pages between a chat client and its code."""
+"""An in-memory state machine behind the pages of authorization requests."""
 
 import re
 from base64 import urlsafe_b64encode
@@ -33,9 +33,9 @@ _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
 @dataclass
 class MemoryAuthorizations:
-    """Keeps the rules: states and authorization transactions of one browser, each good for what it was made for.
+    """Implements the rules: states and authorization transactions of one browser, each used once.
 
-    A code of Nextcloud's is the name of anyone who signed in there.
+    A code of Nextcloud's is the name of any user who signed in there.
     """
 
     nextcloud: str = NEXTCLOUD
@@ -57,10 +57,10 @@ class MemoryAuthorizations:
     faults: dict[str, Exception] = field(default_factory=dict[str, Exception])
     senders: list[str] = field(default_factory=list[str])
 
-    # What tests arrange
+    # Set-up by tests
 
     def client(self, client_id: str = "mcp-claude", **changes: object) -> str:
-        """Know a client, one that registered itself unless its id is an address."""
+        """Add a client, registered by itself unless its id is a URL."""
         usual = Client(
             client_id=client_id,
             kind="document" if client_id.startswith("https:") else "registered",
@@ -77,7 +77,7 @@ class MemoryAuthorizations:
         return client_id
 
     def forget(self) -> None:
-        """Begin again, for the next thing to look at."""
+        """Reset everything."""
         for kept in (
             *(self.clients, self.forms, self.away, self.here),
             *(self.connected, self.allowed, self.names, self.faults, self.calls),
@@ -87,7 +87,7 @@ class MemoryAuthorizations:
     async def ready(self) -> "MemoryAuthorizations":
         return self
 
-    # What the pages ask
+    # Interface for the pages
 
     async def read(self, params: Params, *, sender: str) -> Asked:
         self._call("read")
@@ -178,7 +178,7 @@ class MemoryAuthorizations:
         auth_transaction, uid = self._find(auth_transaction_id, browser)
         asked = await self.asked(auth_transaction)
         self.connected[auth_transaction_id] = uid
-        # The same at each run: it is in a picture of the documentation.
+        # The same at each run: it is in a screenshot of the documentation.
         digest = sha256(f"{uid} {self.calls.count('go_on')}".encode()).digest()
         code = f"code-{urlsafe_b64encode(digest[:24]).decode()}"
         url = back_to(asked.request, self.issuer, {"code": code})
@@ -192,7 +192,7 @@ class MemoryAuthorizations:
         del self.here[auth_transaction_id]
         return await self.asked(auth_transaction)
 
-    # How it works
+    # Implementation
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -217,7 +217,7 @@ class MemoryAuthorizations:
 
 
 def ask_url(client_id: str = "mcp-claude", **fields: str) -> str:
-    """Address what a client asks for, as it would."""
+    """Return the URL of a client's authorization request."""
     usual = {
         "response_type": "code",
         "client_id": client_id,
@@ -233,14 +233,14 @@ def fields_of(page: httpx2.Response) -> dict[str, str]:
 
 
 def target_of(answer: httpx2.Response) -> str:
-    """Read where a page leads on to by itself."""
+    """Return the target of a page's automatic redirect."""
     return answer.headers["refresh"].partition("url=")[2]
 
 
 def client_browser(
     authorizations: MemoryAuthorizations, settings: WebConfig | None = None, **headers: str
 ) -> httpx2.AsyncClient:
-    """Make a browser before the pages: it keeps cookies, and says where its forms come from."""
+    """Return a browser for the pages: it keeps cookies and sends the origin of its forms."""
     usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
     app = application(MemoryConsentService(), settings, authorizations=authorizations.ready)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN, headers=usual | headers)
@@ -249,7 +249,7 @@ def client_browser(
 async def answer(
     browser: httpx2.AsyncClient, what: str = "allow", *scopes: str, address: str = "", **changes: str
 ) -> httpx2.Response:
-    """Look at what a client asks for, tick, and press a button."""
+    """Open an authorization request, tick scopes, and press a button."""
     page = await browser.get(address or ask_url())
     form: Mapping[str, object] = {**fields_of(page), "answer": what, "allow": list(scopes), **changes}
     return await browser.post("/authorize", data=form)
@@ -258,7 +258,7 @@ async def answer(
 async def come_back(
     browser: httpx2.AsyncClient, name: str = "bob", *scopes: str, address: str = ""
 ) -> httpx2.Response:
-    """Press Allow, sign in to Nextcloud as a user, and come back."""
+    """Press Allow, sign in to Nextcloud as a user, and return."""
     redirect_target = await answer(browser, "allow", *(scopes or ["notes:read"]), address=address)
     query = {"code": name, "state": state_of(target_of(redirect_target))}
     return await browser.get("/oauth/callback/nextcloud", params=query)
@@ -267,7 +267,7 @@ async def come_back(
 async def confirm(
     browser: httpx2.AsyncClient, what: str = "mine", name: str = "bob", *scopes: str, address: str = ""
 ) -> httpx2.Response:
-    """Go all the way, and say whether it is oneself."""
+    """Complete the request, and answer whether the account is the right one."""
     back = await come_back(browser, name, *scopes, address=address)
     page = await browser.get(back.headers["location"])
     return await browser.post("/authorize/confirm", data={**fields_of(page), "answer": what})

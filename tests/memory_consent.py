@@ -1,4 +1,4 @@
-"""A state machine in memory behind the pages, and the application around it, for tests and screenshots."""
+"""An in-memory state machine behind the pages, and its application, for tests and screenshots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ ORIGIN = f"http://{HOST}"
 
 @dataclass
 class MemoryConsent:
-    """Keeps the rules of a consent request: single use, expiry, one flow, final states stay."""
+    """Implements the rules of a consent request: single use, expiry, one flow, final states."""
 
     now: datetime = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
     login_url: str = "https://cloud.example.org/login/v2/flow/sample"
@@ -112,7 +112,7 @@ class MemoryConsent:
 
 
 def config(**changes: object) -> WebConfig:
-    """Personal mode on loopback."""
+    """Single-user mode on loopback."""
     usual = WebConfig(
         allowed_hosts=frozenset({HOST}),
         allowed_origins=frozenset({ORIGIN}),
@@ -123,7 +123,7 @@ def config(**changes: object) -> WebConfig:
 
 
 async def echo(request: Request) -> PlainTextResponse:
-    """Stand in for MCP: read the body, tell its size."""
+    """Replace MCP: read the body and return its size."""
     return PlainTextResponse(str(len(await request.body())))
 
 
@@ -134,7 +134,7 @@ async def broken(_request: Request) -> PlainTextResponse:
 def application(
     consent: MemoryConsent, settings: WebConfig | None = None, *, keys: Sequence[bytes] = ()
 ) -> ASGIApp:
-    """Put the pages together as the server does."""
+    """Build the application as the server does."""
     methods = ["GET", "POST", "DELETE"]
     pages = routes(consent.ready, csrf_keys=lambda: keys or [b"k" * 32], clock=lambda: consent.now)
     inner = Starlette(routes=[Route("/mcp", echo, methods=methods), Route("/mcp/broken", broken), *pages])

@@ -1,4 +1,4 @@
-"""A state machine in memory behind the pages of many users, and the application around it."""
+"""An in-memory state machine behind the pages of a multi-user server, and its application."""
 
 import re
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -59,7 +59,7 @@ MOST_REFUSALS = 3
 
 
 def person(name: str, **changes: object) -> SignedIn:
-    """A user who is signed in."""
+    """Return a signed-in user."""
     now = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
     usual = SignedIn(Principal(ISSUER, name), name.title(), None, now, now + timedelta(minutes=15))
     return replace(usual, **changes)  # type: ignore[arg-type]
@@ -67,9 +67,9 @@ def person(name: str, **changes: object) -> SignedIn:
 
 @dataclass
 class MemoryConsentService:
-    """Keeps the rules: whose consent request it is, states and flows that work once, in one browser.
+    """Implements the rules: the owner of a consent request; states and flows used once, in one browser.
 
-    A code is the name of anyone who signed in at the identity provider, or confirmed in Nextcloud.
+    A code is the name of any user who signed in at the identity provider, or confirmed in Nextcloud.
     """
 
     now: datetime = datetime(2026, 6, 11, 10, 42, tzinfo=UTC)
@@ -97,7 +97,7 @@ class MemoryConsentService:
     spent: list[str] = field(default_factory=list[str])
     pictures: dict[str, Picture] = field(default_factory=dict[str, Picture])
 
-    # What tests arrange
+    # Set-up by tests
 
     def open(
         self,
@@ -132,7 +132,7 @@ class MemoryConsentService:
         return token
 
     def client(self, owner: str = "alice", client_id: str = "claude", **changes: object) -> None:
-        """Let a client have been permitted something."""
+        """Add a client with granted scopes."""
         self.connected.setdefault(owner, owner)
         usual = ClientView(
             client_id=client_id,
@@ -147,7 +147,7 @@ class MemoryConsentService:
         self.clients[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
 
     def app(self, owner: str = "alice", client_id: str = "claude", **changes: object) -> None:
-        """Let a client have tokens of ours."""
+        """Add a client with tokens of this server."""
         usual = SignedInClient(
             client_id=client_id,
             name="Claude Code",
@@ -157,14 +157,14 @@ class MemoryConsentService:
         self.apps[owner, client_id] = replace(usual, **changes)  # type: ignore[arg-type]
 
     def did(self, *actions: str, result: str = "ok") -> tuple[RecentAction, ...]:
-        """List actions, each an hour before the last."""
+        """Return audited actions, each an hour before the last."""
         return tuple(
             RecentAction(self.now - timedelta(hours=hours), action, result)
             for hours, action in enumerate(actions)
         )
 
     def granted(self, elicitation_id: str, uid: str) -> None:
-        """Let a user finish a login flow; with another account than its owner's it comes to nothing."""
+        """Complete a user's login flow; with another account than the owner's it fails."""
         owner, consent_request = self.owners[elicitation_id], self.consent_service[elicitation_id]
         self._set(elicitation_id, login_url=None)
         if uid != owner:
@@ -177,7 +177,7 @@ class MemoryConsentService:
         self._set(elicitation_id, state=state, error=error)
 
     def forget(self) -> None:
-        """Begin again, for the next thing to look at."""
+        """Reset everything."""
         for kept in (
             *(self.consent_service, self.sessions, self.connected, self.clients, self.apps),
             *(self.names, self.waiting),
@@ -188,7 +188,7 @@ class MemoryConsentService:
     async def ready(self) -> "MemoryConsentService":
         return self
 
-    # What the pages ask
+    # Interface for the pages
 
     @property
     def can_switch(self) -> bool:
@@ -196,7 +196,7 @@ class MemoryConsentService:
 
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
         self._call("begin_sign_in")
-        # Sealed values end in such signs.
+        # Sealed values end in such characters.
         state, flow = token_urlsafe(24), f"{token_urlsafe(48)}=="
         self.flows[flow] = (state, target)
         prompt = "&prompt=login" if another else ""
@@ -361,7 +361,7 @@ class MemoryConsentService:
         self.clients = {key: client for key, client in self.clients.items() if key[0] != subject}
         return self.at_nextcloud
 
-    # How it works
+    # Implementation
 
     @contextmanager
     def _spent_unless_used(self, params: Params) -> Generator[None]:
@@ -415,7 +415,7 @@ class MemoryConsentService:
 
 
 def config(**changes: object) -> WebConfig:
-    """Mode of many users behind https."""
+    """Multi-user mode behind https."""
     usual = WebConfig(
         allowed_hosts=frozenset({HOST}),
         allowed_origins=frozenset({ORIGIN}),
@@ -432,7 +432,7 @@ def application(
     keys: Sequence[bytes] = (),
     authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
 ) -> ASGIApp:
-    """Put the pages together as the server does; with `authorizations` it lets clients in itself."""
+    """Build the application as the server does; with `authorizations` it is an authorization server."""
     methods = ["GET", "POST", "DELETE"]
     pages = multi_user_routes(
         consent_service.ready,
@@ -452,43 +452,43 @@ FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
 def browser_of(
     consent_service: MemoryConsentService, settings: WebConfig | None = None, **headers: str
 ) -> httpx2.AsyncClient:
-    """Make a browser: it keeps cookies, asks for pages, says where its forms come from."""
+    """Return a browser: it keeps cookies, requests pages, and sends the origin of its forms."""
     usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
     transport = httpx2.ASGITransport(application(consent_service, settings))
     return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
 
 
 def sign_in(browser: httpx2.AsyncClient, consent_service: MemoryConsentService, name: str = "alice") -> str:
-    """Put a user's session into a browser."""
+    """Put a user's browser session into a browser."""
     token = consent_service.session(name)
     browser.cookies.set("__Host-session", token, domain=HOST)
     return token
 
 
 def checks(response: httpx2.Response) -> list[str]:
-    """List the check values of the forms of a page."""
+    """List the form tokens of a page."""
     return FORM_CHECK.findall(response.text)
 
 
 def url(path: str, elicitation_id: str) -> str:
-    """Address a page of a consent request."""
+    """Return the URL of a consent request's page."""
     return f"/oauth/{path}?elicitationId={elicitation_id}"
 
 
 def state_of(address: str) -> str:
-    """Read the state that a provider must bring back."""
+    """Return the state that a provider must send back."""
     return parse_qs(urlsplit(address).query)["state"][0]
 
 
 async def allow(browser: httpx2.AsyncClient, elicitation_id: str, *scopes: str) -> httpx2.Response:
-    """Tick and press Allow."""
+    """Tick scopes and press Allow."""
     page = await browser.get(url("consent", elicitation_id))
     form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
     return await browser.post("/oauth/consent", data={**form, "allow": list(scopes or ["notes:read"])})
 
 
 async def give(browser: httpx2.AsyncClient, elicitation_id: str, uid: str) -> httpx2.Response:
-    """Press Allow, confirm in Nextcloud as a user, and come back."""
+    """Press Allow, confirm in Nextcloud as a user, and return."""
     await allow(browser, elicitation_id)
     redirect_target = await browser.get("/oauth/nextcloud")
     state = state_of(redirect_target.headers["refresh"])

@@ -1,4 +1,4 @@
-"""Node, for what others wrote in JavaScript."""
+"""Finds Node and its packages, for third-party JavaScript."""
 
 import os
 import shutil
@@ -9,25 +9,25 @@ from typing import NoReturn
 import pytest
 
 OLDEST_NODE = 22
-#: What `tests/package.json` names, where `npm ci --prefix tests` has installed it. A script in a folder below `tests`
-#: finds its imports here by itself.
+#: The packages of `tests/package.json`, where `npm ci --prefix tests` installs them. Scripts in folders below
+#: `tests` find their imports here without configuration.
 NODE_MODULES = Path(__file__).parent / "node_modules"
 
 
 def missing(what: str) -> NoReturn:
-    """Skip with the reason, or fail where nothing may be skipped."""
+    """Skip with the reason, or fail where skipping is not allowed."""
     if os.environ.get("CI_NO_SKIPS") == "1":
         pytest.fail(what)
     pytest.skip(what)
 
 
 def not_installed(what: str) -> NoReturn:
-    """Skip, or fail, for a package of `NODE_MODULES` that is not there."""
+    """Skip, or fail, for a missing package of `NODE_MODULES`."""
     missing(f"{what} is not installed (npm ci --prefix tests --ignore-scripts)")
 
 
 def find_node() -> str:
-    """Find a Node that is new enough."""
+    """Return a Node that is new enough."""
     found = shutil.which("node")
     if found is None:
         missing("Node is not installed")

@@ -1,4 +1,4 @@
-"""Our authorization server's endpoints for programs over a database of its own, and the programs that ask."""
+"""The OAuth endpoints of the authorization server on a database of their own, and clients of them."""
 
 import base64
 from collections.abc import AsyncGenerator
@@ -32,7 +32,7 @@ PUBLIC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class FakeServices:
-    """What the endpoints ask."""
+    """What the endpoints use."""
 
     clients: Clients
     registration: Registration | None
@@ -41,11 +41,11 @@ class FakeServices:
 
 @dataclass
 class OAuthApiFixture:
-    """The endpoints as they are served: behind the guard, over what a desk has."""
+    """The endpoints as they are served: behind the guard, with the parts of a `Desk`."""
 
     desk: Desk
     rates: Rates = field(default_factory=Rates)
-    #: What each request fails with before anything is looked up.
+    #: The error of each request before anything is looked up.
     broken: Exception | None = None
     services: FakeServices = field(init=False)
     app: ASGIApp = field(init=False)
@@ -57,7 +57,7 @@ class OAuthApiFixture:
         self.serve()
 
     def serve(self, *, registers: bool = True) -> None:
-        """Serve anew, with fresh counts."""
+        """Serve again, with new rate limiters."""
         routes = oauth_routes(
             self._opened,
             issuer=ISSUER,
@@ -82,7 +82,7 @@ class OAuthApiFixture:
         return self.services
 
     def http(self, address: str = "203.0.113.9") -> httpx2.AsyncClient:
-        """Give a program at an address."""
+        """Return an HTTP client at an address."""
         transport = httpx2.ASGITransport(self.app, client=(address, 1))
         return httpx2.AsyncClient(transport=transport, base_url=ISSUER)
 
@@ -94,7 +94,7 @@ class OAuthApiFixture:
         return described
 
     async def code_form(self, client_id: str) -> dict[str, str]:
-        """Have Alice allow a client, and write what it sends with its code."""
+        """Let Alice allow a client, and return the form that it sends with its code."""
         return {
             "grant_type": "authorization_code",
             "client_id": client_id,
@@ -104,7 +104,7 @@ class OAuthApiFixture:
         }
 
     async def connected(self, http: httpx2.AsyncClient) -> dict[str, Any]:
-        """Register a public client and have it take its tokens."""
+        """Register a public client and fetch its tokens."""
         client_id = str((await self.registered(http))["client_id"])
         answer = await http.post("/token", data=await self.code_form(client_id))
         assert answer.status_code == 200, answer.text
@@ -112,7 +112,7 @@ class OAuthApiFixture:
 
 
 def refresh_form(tokens: dict[str, Any], **fields: str) -> dict[str, str]:
-    """Write what a public client sends to renew its access."""
+    """Return the form with which a public client refreshes its tokens."""
     return {
         "grant_type": "refresh_token",
         "client_id": tokens["client_id"],
@@ -122,17 +122,17 @@ def refresh_form(tokens: dict[str, Any], **fields: str) -> dict[str, str]:
 
 
 def basic(client_id: str, secret: str) -> dict[str, str]:
-    """Make the header of a client that proves itself so (RFC 6749 §2.3.1)."""
+    """Return the header of a client that authenticates with a secret (RFC 6749 §2.3.1)."""
     return raw_basic(f"{quote_plus(client_id)}:{quote_plus(secret)}")
 
 
 def raw_basic(joined: str) -> dict[str, str]:
-    """Make the header of exactly this."""
+    """Return a Basic header with exactly this content."""
     return {"Authorization": f"Basic {base64.b64encode(joined.encode()).decode()}"}
 
 
 @asynccontextmanager
 async def open_api(url: str, keys: KeyRing, **fields: Any) -> AsyncGenerator[OAuthApiFixture]:  # noqa: ANN401 - the stage's own
-    """Open a database, and the endpoints over it."""
+    """Open a database, and the endpoints on it."""
     async with open_desk(url, keys, Moment()) as desk:
         yield OAuthApiFixture(desk, **fields)

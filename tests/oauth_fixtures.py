@@ -1,4 +1,4 @@
-"""Many users at one Nextcloud, connected through its app `oauth2`, and the processes of ours they share."""
+"""Many users of one Nextcloud, connected through its app `oauth2`, and several server processes."""
 
 import shutil
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def caller(name: str = "alice", client_id: str = "claude") -> Caller:
 
 @dataclass
 class Replica:
-    """One process of ours."""
+    """One server process."""
 
     database: Database
     nextcloud: Nextcloud
@@ -68,7 +68,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Registered:
-    """Our client at a Nextcloud."""
+    """This server's client at a Nextcloud."""
 
     nextcloud_url: str
     client_id: str
@@ -85,7 +85,7 @@ def replica_of(
     wait_seconds: float = WAIT_SECONDS,
     configured: bool = True,
 ) -> Replica:
-    """Put the parts of one process together."""
+    """Build the parts of one process."""
     url = client.nextcloud_url
     nextcloud = Nextcloud(NextcloudUrl.parse(url), pool)
     provider = NextcloudOAuth2(
@@ -118,7 +118,7 @@ def replica_of(
 
 @dataclass
 class Office:
-    """The stage with an OAuth client registered at its Nextcloud."""
+    """The fixture of `auth_fixtures` with an OAuth client registered at its Nextcloud."""
 
     stage: Stage
     client: Registered
@@ -150,13 +150,13 @@ class Office:
         )
 
     async def connect(self, replica: Replica, name: str = "alice", scopes: frozenset[str] = READ) -> Grant:
-        """Walk one user through consent."""
+        """Complete the consent of one user."""
         exchanged = await replica.provider.exchange_code(code=self.code(name), verifier=None, nonce=None)
         await self.store(replica, exchanged.tokens, name, scopes, storage_id=exchanged.identity.storage_id)
         return await replica.grant(name)
 
     def code(self, name: str = "alice") -> SecretStr:
-        """Press "Grant access" at Nextcloud."""
+        """Grant access at Nextcloud, and return the code."""
         state = self.stage.sandbox.state
         client = next(one for one in state.oauth_clients if one.client_id == self.client.client_id)
         return SecretStr(state.new_oauth_grant(state.users[name], client, login_name=name).code)
@@ -170,7 +170,7 @@ class Office:
         *,
         storage_id: str | None = None,
     ) -> None:
-        """Store what a user granted, as the end of a consent request does."""
+        """Store a user's grant, as the end of a consent request does."""
         now, who = self.stage.clock(), caller(name)
         consent_request, _ = await replica.database.elicitations.open(
             principal=who.principal,
@@ -205,18 +205,18 @@ class Office:
         )
 
     def opens(self, credential: Credential | None) -> bool:
-        """Tell whether Nextcloud takes the access token now."""
+        """Tell whether Nextcloud accepts the access token now."""
         assert credential is not None
         state = self.stage.sandbox.state
         return state.find_app_password(credential.secret.get_secret_value()) is not None
 
     @property
     def families(self) -> int:
-        """Count the grants that are alive at Nextcloud, known to us or not."""
+        """Count the valid grants at Nextcloud, stored here or not."""
         return len({one.grant_id for one in self.stage.sandbox.state.app_passwords.values()} - {None})
 
     def refreshes(self) -> int:
-        """Count the refreshes that were asked for."""
+        """Count the requested token refreshes."""
         return len([one for one in self.stage.network.to(TOKEN) if is_refresh(one)])
 
 
@@ -227,7 +227,7 @@ def is_refresh(request: httpx2.Request) -> bool:
 
 @dataclass
 class Gate:
-    """Keeps refreshes back, before they reach Nextcloud or after it has answered."""
+    """Delays token refreshes, before they reach Nextcloud or after its response."""
 
     came: anyio.Event
     open: anyio.Event
@@ -239,16 +239,16 @@ class Gate:
 
 
 def new_gate() -> Gate:
-    """Make a gate for the first refresh that comes; later ones pass."""
+    """Return a gate for the first token refresh; later ones pass."""
     return Gate(anyio.Event(), anyio.Event())
 
 
 async def _nobody_waits(elicitation_id: str) -> None:
-    """No call is held here."""
+    """Do nothing: no call is held here."""
 
 
 def office_of(stage: Stage) -> Office:
-    """Register our client at the stage's Nextcloud, as an administrator does."""
+    """Register this server's client at the Nextcloud of the fixture, as an administrator does."""
     client = stage.sandbox.state.new_oauth_client("Assistants at mcp.test", REDIRECT)
     registered = Registered(NEXTCLOUD, client.client_id, SecretStr(client.client_secret))
     return Office(stage, registered)

@@ -1,4 +1,4 @@
-"""Processes of ours on one database and a Nextcloud behind real sockets; see tests/refresh_worker.py."""
+"""Server processes on one database and a Nextcloud behind real sockets; see tests/refresh_worker.py."""
 
 import json
 import os
@@ -23,32 +23,32 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass
 class Worker:
-    """One of them."""
+    """One process."""
 
     process: Process
     answers: BufferedByteReceiveStream
 
     async def order(self, at: datetime, *, trap: str | None = None, name: str = "alice") -> None:
-        """Have it make a call at that time, without waiting for the end."""
+        """Let it start a call at that time."""
         await self.write({"at": at.isoformat(), "trap": trap, "name": name})
 
     async def answer(self) -> dict[str, str]:
-        """Wait for the end of a call."""
+        """Wait for the result of a call."""
         with anyio.fail_after(200):
             return json.loads(await self.answers.receive_until(b"\n", 10_000))
 
     async def call(self, at: datetime, *, name: str = "alice") -> dict[str, str]:
-        """Have it make a call, and wait for the end."""
+        """Let it make a call, and return the result."""
         await self.order(at, name=name)
         return await self.answer()
 
     async def stopped(self) -> None:
-        """Wait until it is frozen."""
+        """Wait until it is stopped by SIGSTOP."""
         with anyio.fail_after(200):
             await anyio.to_thread.run_sync(os.waitpid, self.process.pid, os.WUNTRACED)
 
     def thaw(self) -> None:
-        """Let a frozen one go on."""
+        """Continue a stopped process."""
         os.kill(self.process.pid, signal.SIGCONT)
 
     async def write(self, message: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
-"""A process of ours that makes one call per line it reads, and may be killed or frozen in the middle.
+"""A server process that makes one call per input line, and may be killed or stopped during it.
 
     reads   {"keys", "database", "nextcloud", "client_id", "client_secret"}     first, once
             {"at": time, "trap": null | "SIGKILL" | "SIGSTOP", "name": uid}
     writes  {"uid"} | {"asked": sentence} | {"failed": sentence}
 
-`at` is what its clock says; the trap goes off when the answer to a token request has arrived and
-nothing has been stored of it yet.
+`at` is the time of its clock; the trap is triggered when the response to a token request has arrived and nothing of
+it has been stored yet.
 """
 
 import json
@@ -28,7 +28,7 @@ from tests.oauth_fixtures import TOKEN, Registered, caller, replica_of
 
 
 class Trapped(httpx2.AsyncBaseTransport):
-    """The way to Nextcloud, with a trap behind it."""
+    """The network to Nextcloud, with a trap after each token response."""
 
     def __init__(self) -> None:
         self._through = httpx2.AsyncHTTPTransport()

@@ -1,4 +1,4 @@
-"""Makes the schema of an empty database once by the migrations, and then by repeating what they told the database.
+"""Creates the schema of an empty database once by migrations, then by repeating statements.
 
 Alembic plans each migration anew, which takes 0.1 to 0.5 s; more than a thousand tests begin with an empty database.
 """
@@ -19,11 +19,11 @@ _READS = ("SELECT", "PRAGMA")
 
 
 class ReplayedUpgrade:
-    """Stands in for alembic's `command.upgrade`, and leaves to it every database that is not empty."""
+    """Replaces alembic's `command.upgrade` for empty databases."""
 
     def __init__(self, upgrade: Callable[..., None]) -> None:
         self._upgrade = upgrade
-        #: By kind of database: each statement with its parameters.
+        #: By dialect: each statement with its parameters.
         self._statements: defaultdict[str, list[tuple[str, Any]]] = defaultdict(list)
 
     def __call__(self, config: Config, revision: str) -> None:
@@ -56,11 +56,11 @@ class ReplayedUpgrade:
 
 
 def _repeat(connection: Connection, statements: list[tuple[str, Any]]) -> None:
-    """Run them; those of SQLite in one trip to its thread, for each trip costs more than the statement."""
+    """Run statements; with SQLite in one call to its thread, since each call costs more than a statement."""
     raw = connection.connection.driver_connection
     for whole, group in groupby(statements, lambda one: isinstance(raw, WholeConnection) and not one[1]):
         if whole and isinstance(raw, WholeConnection):
-            # A script commits what is open before it begins.
+            # A script commits an open transaction before it begins.
             script = ";\n".join(["BEGIN IMMEDIATE", *(statement for statement, _ in group), ""])
             await_only(raw.executescript(script))
         else:

@@ -1,4 +1,4 @@
-"""Holds every result that a test gets from a tool to the schema that the tool names with OUTPUT_SCHEMAS=true."""
+"""Checks every tool result in a test against the tool's output schema with OUTPUT_SCHEMAS=true."""
 
 from functools import cache
 from typing import Any, Final
@@ -21,7 +21,7 @@ def _validator(result_type: Any) -> Any:  # noqa: ANN401 - a model or a union; t
 
 
 def assert_result_meets(spec: ToolSpec, result: Result) -> None:
-    """Fail where a strict client would refuse what a tool's body returned, as it would go out."""
+    """Fail where a strict client would refuse the result of a tool's body in the form in which it is sent."""
     _validator(spec.result_type).validate(result.model_dump(mode="json", exclude_none=True))
 
 
@@ -33,5 +33,5 @@ async def _run_and_check(tool: GuardedTool, *given: Any, **named: Any) -> Any:  
 
 
 def check_every_call(patch: pytest.MonkeyPatch) -> None:
-    """Check what each server in this process answers to a call of a tool; the tools themselves run as they are."""
+    """Check the response of each server in this process to a tool call; tools are unchanged."""
     patch.setattr(GuardedTool, "run", _run_and_check)

@@ -1,7 +1,7 @@
-"""A process that seals a database again with its first key, and kills itself at a point that is told beforehand.
+"""A process that encrypts a database again with its first key, and kills itself at a given point.
 
-reads   {"database", "keys", "goes_off_at"}     one line; a point is a statement or commit that is about to be sent
-writes  {"passed": points}                      when it came to its end
+reads   {"database", "keys", "goes_off_at"}     one line; a point is before a statement or commit
+writes  {"passed": points}                      at its end
 """
 
 import json

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean"})
-#: Common to the three lists. `additionalProperties` is in Gemini's `parametersJsonSchema`, and adapters to its older
-#: `parameters` leave it out.
+#: In all three lists. `additionalProperties` is in Gemini's `parametersJsonSchema`, and adapters to its older
+#: `parameters` remove it.
 KEYWORDS = frozenset(
     {
         "type",
@@ -34,7 +34,7 @@ KEYWORDS = frozenset(
         "maxLength",
     }
 )
-#: Clients put their own word and the server's name before a tool's, as in `mcp__nextcloud__`.
+#: Clients put their own prefix and the server's name before a tool's, as in `mcp__nextcloud__`.
 ROOM_FOR_A_PREFIX = 20
 DEEPEST = 5
 LONGEST_DESCRIPTION = 1_024
@@ -42,7 +42,7 @@ LONGEST_TITLE = 60
 
 
 def wrong_tool(tool: Mapping[str, Any]) -> list[str]:
-    """Say what of a tool, as it is listed on the wire, one of the three would refuse."""
+    """List what one of the three would refuse about a tool in `tools/list`."""
     found = wrong(str(tool.get("name")), cast("dict[str, Any]", tool.get("inputSchema", {})))
     if not 0 < len(str(tool.get("description", ""))) <= LONGEST_DESCRIPTION:
         found.append("the description's length")
@@ -65,7 +65,7 @@ def _has_null(value: object) -> bool:
 
 
 def wrong(name: str, schema: dict[str, Any]) -> list[str]:
-    """Say what of a name and a schema of arguments one of the three would refuse."""
+    """List what one of the three would refuse about a name and a schema of arguments."""
     found: list[str] = []
     if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_-]*", name) or len(name) + ROOM_FOR_A_PREFIX > 64:
         found.append(f"the name {name}")
@@ -82,7 +82,7 @@ def wrong(name: str, schema: dict[str, Any]) -> list[str]:
 
 def _wrong_in(value: object, where: str, depth: int) -> Iterator[str]:
     if not isinstance(value, dict):
-        # JSON Schema has true and false, too.
+        # JSON Schema also has true and false.
         yield f"{where}: no schema"
         return
     schema = cast("dict[str, Any]", value)

@@ -1,4 +1,4 @@
-"""Requests as the SDK hands them to handlers, with an outbound channel that remembers what was sent."""
+"""Requests as the SDK passes them to handlers, with an outbound channel that records messages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mcp_types import ClientCapabilities
 
 @dataclass
 class Channel:
-    """Stands where the transport is."""
+    """Replaces the transport."""
 
     sent: list[tuple[str, Mapping[str, Any] | None]] = field(default_factory=list[Any])
     progressed: list[tuple[float, float | None, str | None]] = field(default_factory=list[Any])
@@ -26,7 +26,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """The part of an HTTP request that handlers look at."""
+    """The part of an HTTP request that handlers use."""
 
     headers: Mapping[str, str]
 
@@ -43,7 +43,7 @@ def request(
     channel: Channel | None = None,
     meta: Mapping[str, object] | None = None,
 ) -> ServerRequestContext[Any, Any]:
-    """Make one request; `session` is the id of an HTTP session, without it the request is over stdio."""
+    """Return one request; `session` is the id of an HTTP session, without it the request is over stdio."""
     channel = channel or Channel()
     info = {"name": name, "version": "1"} if name else None
     connection = Connection.from_envelope(version, info, capabilities, outbound=cast("Any", channel))

@@ -1,4 +1,4 @@
-"""One row of every table that holds sealed values, with all of them filled, and what is read of it again."""
+"""One row for every table with sealed values, with all columns filled, and the reading of it."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -40,14 +40,14 @@ Now = Callable[[], datetime]
 
 
 def tokens(name: str, now: Now) -> Tokens:
-    """Make tokens of this name."""
+    """Return tokens with this name."""
     return Tokens(SecretStr(f"access-{name}"), SecretStr(f"refresh-{name}"), now() + HOUR)
 
 
 class Rows:
     """Stores the rows of one user in a database, and reads them as the server does.
 
-    What `read` answers holds every text that is sealed. It takes what can be taken once, so it is good for one call.
+    `read` returns every sealed text. It consumes rows that can be read once, so it is called once.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Rows:
         )
 
     async def read(self, database: Database) -> dict[str, object]:
-        """Read each row once, through the repositories; texts of secrets are among the values."""
+        """Read each row once, through the repositories; the values include the texts of secrets."""
         name, browser = self._name, f"browser-{self._name}"
         asked = self._elicitations
         flow = await database.login_flows.find(asked[0])
@@ -246,7 +246,7 @@ class Rows:
 
 
 async def sealed_values(url: str) -> dict[tuple[str, str], list[Sealed]]:
-    """Read every sealed value of a database as it is stored, by table and column."""
+    """Read every sealed value of a database as stored, by table and column."""
     found: dict[tuple[str, str], list[Sealed]] = {}
     engine = backend_of(url).engine()
     async with engine.connect() as connection:
@@ -260,7 +260,7 @@ async def sealed_values(url: str) -> dict[tuple[str, str], list[Sealed]]:
 
 
 async def opened_values(url: str, keys: KeyRing) -> list[str]:
-    """Open every sealed value of a database that these keys open."""
+    """Decrypt every sealed value of a database that these keys open."""
     opened: list[str] = []
     engine = backend_of(url).engine()
     async with engine.connect() as connection:

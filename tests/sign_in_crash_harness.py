@@ -1,8 +1,8 @@
-"""Clients whose server is killed somewhere on the way to their tokens, and what is left of it.
+"""Kills the server at some point of its clients' sign-in, and checks the remaining state.
 
-The ways are a client's whole sign-in (registration, who asks, Nextcloud, whose account it is, the code,
-the tokens, a first call), and the renewal of tokens that have run out, ours and Nextcloud's. The clients
-do what real ones do: they use what they hold, renew what is refused, and begin anew when that is too.
+The requests are a client's whole sign-in (registration, authorization request, Nextcloud, confirmation of the
+account, code, tokens, a first call), and the refresh of expired tokens, of this server and of Nextcloud. The clients
+behave like real ones: they use the tokens they have, refresh rejected ones, and begin again when that fails too.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -30,18 +30,18 @@ from tests.integration.personal_app import until
 from tests.load_cluster import LIST, URL_MODE, LoadCluster, note_of
 from tests.tokens_fixtures import VERIFIER
 
-#: Rows that nothing of all this deletes.
+#: Rows that none of these requests deletes.
 _LASTING = {
     "accounts": "SELECT id FROM accounts",
     "permissions": "SELECT issuer, subject, client_id FROM permissions",
     "audit": "SELECT number FROM audit",
     "clients": "SELECT client_id FROM clients",
 }
-#: What the server still has to end, or waits with for a user's word.
+#: What the server still has to revoke, or what waits for a user's confirmation.
 _WAITING = (
     "SELECT id FROM outbox UNION ALL SELECT id_hash FROM authorization_transactions WHERE state_hash IS NULL"
 )
-#: One without the other.
+#: Rows without their counterpart.
 _HALVES = (
     "SELECT id FROM credentials WHERE account_id NOT IN (SELECT id FROM accounts)",
     "SELECT token_hash FROM access_tokens WHERE family_hash NOT IN (SELECT family_hash FROM token_families)",
@@ -52,11 +52,11 @@ _HALVES = (
 
 @dataclass
 class Toll:
-    """What came of all kills.
+    """The results of all kills.
 
-    `began_anew` counts clients whose code or token was refused, so that they asked their user again,
-    `asked` users whose access at Nextcloud was lost and who had to visit a page. `unknown` are accesses
-    that Nextcloud made and no one else knows of: no one can use them.
+    `began_anew` counts clients whose code or token was rejected, so that they asked their user again; `asked` counts
+    users whose access at Nextcloud was lost and who had to open a page. `unknown` are accesses that Nextcloud created
+    and this server does not know: they cannot be used.
     """
 
     kills: int = 0
@@ -71,7 +71,7 @@ class Toll:
 
     @property
     def harmless(self) -> bool:
-        """Tell whether every user kept what is theirs, and could simply try again."""
+        """Tell whether no user lost data or access, and everyone could try again."""
         lost = self.rows_lost + self.halves + self.wrong_people + self.broken_databases
         return not (lost or self.stuck)
 
@@ -95,7 +95,7 @@ class Program:
         self.person = Person(self.name, self.name, browser=self.browser)
 
     async def work(self) -> None:
-        """Read the user's notes, whatever that takes."""
+        """Read the user's notes, with all requests that this takes."""
         for _ in range(5):
             if not self.tokens:
                 await self._sign_in()
@@ -110,7 +110,7 @@ class Program:
         self.toll.stuck.append(f"{self.name}: comes to no end")
 
     async def reload(self) -> None:
-        """Have the browser send once more what the server did not answer."""
+        """Let the browser repeat a request that the server did not answer."""
         if self.last is not None:
             again = await self.browser.request(
                 self.last.method, self.last.url, content=self.last.content, headers=self.last.headers
@@ -134,7 +134,7 @@ class Program:
         await self._ask("authorization_code", code=self.code, code_verifier=VERIFIER)
 
     async def _ask(self, grant_type: str, **form: str) -> None:
-        """Ask for tokens; what is refused is worth nothing any more, as far as a client can know."""
+        """Request tokens; after a rejection the client has to discard what it sent."""
         form |= {"grant_type": grant_type, "client_id": self.client_id}
         answer = await self.http.post(f"{self.cluster.url}/token", data=form)
         if answer.is_success:
@@ -147,7 +147,7 @@ class Program:
         self.code = ""
 
     async def _call(self) -> dict[str, Any] | None:
-        """Call a tool; None when the token is refused."""
+        """Call a tool; None when the token is rejected."""
         headers = {"Authorization": f"Bearer {self.tokens['access_token']}"}
         async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
             wire = StatelessClient(http, f"{self.cluster.url}/mcp", capabilities=URL_MODE)
@@ -173,7 +173,7 @@ class Program:
 
 
 class Killing:
-    """Kills servers on the way of so many clients at once, and looks what is left."""
+    """Kills servers during the requests of several clients, and checks the remaining state."""
 
     def __init__(self, cluster: LoadCluster, server: Killed, stack: AsyncExitStack, at_once: int) -> None:
         self._cluster, self._server, self._stack, self._at_once = cluster, server, stack, at_once
@@ -181,7 +181,7 @@ class Killing:
         self.toll = Toll()
 
     async def points(self) -> tuple[int, int]:
-        """Let a user go both ways without a kill; the answer is how many points each has for all at once."""
+        """Run sign-in and refresh without a kill; return the number of points of each for all clients."""
         self._bystander = await self._moved_in(BYSTANDER)
         sign_in = await self._counted()
         self._cluster.clock.ahead += HOUR
@@ -195,11 +195,11 @@ class Killing:
         return passed
 
     async def during_sign_in(self, point: int) -> None:
-        """Kill the server at this point of the way of clients that were never here before."""
+        """Kill the server at this point of the sign-in of new clients."""
         await self._kill(await self._newcomers(), point)
 
     async def during_renewal(self, point: int) -> None:
-        """Kill the server at this point of the calls of clients whose tokens have run out."""
+        """Kill the server at this point of the calls of clients with expired tokens."""
         self._cluster.clock.ahead += HOUR
         await self._kill(self._programs[-self._at_once :], point)
 
@@ -212,7 +212,7 @@ class Killing:
         self.toll.kills += 1
         known |= self._lasting()
         self._check()
-        # The lease of a process that died lasts that long.
+        # The lease of a killed process lasts this long.
         self._cluster.clock.ahead += LEASE
         await self._serve()
         for program in programs:
@@ -223,7 +223,7 @@ class Killing:
         self._check()
 
     async def settle(self) -> None:
-        """Have the server end what no one decides about any more, and count what it never knew of."""
+        """Let the server revoke what no user has confirmed, and count what it does not know."""
         self._cluster.clock.ahead += LIFETIME + timedelta(seconds=1)
         await self._serve()
         await until(lambda: not self._cluster.rows(_WAITING))
@@ -245,7 +245,7 @@ class Killing:
         self.toll.halves += sum(len(self._cluster.rows(query)) for query in _HALVES)
 
     async def _serve(self) -> None:
-        """Start a server, and have it open everything for a user whose tokens must outlive every kill."""
+        """Start a server, and let it open everything for a user whose tokens must survive every kill."""
         await self._server.start()
         await self._server.count()
         began_anew, asked = self.toll.began_anew, self.toll.asked
@@ -284,14 +284,14 @@ class Killing:
 
 @asynccontextmanager
 async def open_killing(cluster: LoadCluster, at_once: int = 2) -> AsyncGenerator[Killing]:
-    """Start the process that starts the servers, which are their clients' authorization server."""
+    """Start the process that starts the servers, in mode `builtin`."""
     settings = {name: value for name, value in cluster.settings.items() if not name.startswith("oidc_")}
     async with AsyncExitStack() as stack, open_killed(cluster, **{**settings, "mode": "builtin"}) as server:
         yield Killing(cluster, server, stack, at_once)
 
 
 async def play(cluster: LoadCluster, kills: int, *, seed: int, at_once: int = 2) -> Toll:
-    """Kill that many servers, at random points of one way and the other in turn."""
+    """Kill `kills` servers, at random points of sign-in and refresh in turn."""
     random = Random(seed)
     async with open_killing(cluster, at_once) as killing:
         sign_in, renewal = await killing.points()

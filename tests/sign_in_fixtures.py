@@ -1,4 +1,4 @@
-"""Users on their way to Nextcloud and back; and processes of ours that share what they bring."""
+"""Authorization transactions of users at Nextcloud, and processes that share their results."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ Now = Callable[[], datetime]
 def leaving(
     now: Now, auth_transaction_id: str = "transaction-1", *, request: ClientRequest = REQUEST
 ) -> AuthorizationTransaction:
-    """Send a user to Nextcloud for a client, for ten minutes."""
+    """Return the transaction of a user who is sent to Nextcloud for a client, valid for ten minutes."""
     return AuthorizationTransaction(
         auth_transaction_id, "client", request, NOTES, now() + timedelta(minutes=10)
     )
@@ -49,7 +49,7 @@ def leaving(
 def back(
     auth_transaction: AuthorizationTransaction, principal: Principal, now: Now, *, name: str = "1"
 ) -> CompletedTransaction:
-    """Let a user come back, with tokens of this name."""
+    """Complete a transaction as a user, with tokens of this name."""
     given = Tokens(SecretStr(f"access-{name}"), SecretStr(f"refresh-{name}"), now() + timedelta(hours=1))
     return CompletedTransaction(auth_transaction, principal, "Alice", "00000007oc", "nextcloud_oauth2", given)
 
@@ -63,7 +63,7 @@ async def connect(
     uid: str = "alice",
     row: str = "1",
 ) -> bool:
-    """Connect what came back, as its user says yes; the new rows have this in their ids."""
+    """Connect a completed transaction, as after confirmation; new rows have `row` in their ids."""
     principal, given = completed.principal, completed.tokens
     assert given
     return await database.grants.connect(
@@ -90,6 +90,6 @@ async def connect(
 
 
 async def outbox(database: Database) -> list[str]:
-    """List the access tokens that are to be ended at Nextcloud."""
+    """List the access tokens that are to be revoked at Nextcloud."""
     items = await database.outbox.lease_due(owner="test", lease=timedelta(seconds=1))
     return [load_tokens(item.secret).access_token.get_secret_value() for item in items]

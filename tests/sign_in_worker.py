@@ -1,4 +1,4 @@
-"""A process of ours in which users come back from Nextcloud, and which may be killed in the middle.
+"""A server process that completes authorization transactions, and may be killed during it.
 
     reads   {"url", "key"}                                    first, once
             {"do": "take", "state", "at": time}
@@ -6,7 +6,7 @@
             {"do": "release", "at": time}
     writes  [whether it happened]
 
-`at` is what its clock says. With "kill" it is killed before the first statement that begins like that.
+`at` is the time of its clock. With "kill" it is killed before the first statement that begins like that.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.tokens_fixtures import Moment
 
 
 def kill_before(beginning: str) -> None:
-    """Leave a trap for the next transaction."""
+    """Set a trap for the next transaction."""
 
     def trap(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if statement.startswith(beginning):

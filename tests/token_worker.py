@@ -1,11 +1,11 @@
-"""A process of ours that gives tokens as the lines tell that it reads, and may be killed in the middle.
+"""A server process that issues tokens as its input lines say, and may be killed during it.
 
     reads   {"url", "key"}                                             first, once
             {"refresh": token, "times": number, "at": time, "kill": true | absent}
             {"exchange": code, "at": time, "kill": true | absent}
     writes  [refresh token or error, …]
 
-`at` is what its clock says. It is killed when the first of the rows is written, and the last is not.
+`at` is the time of its clock. It is killed when the first of the rows is written, and the last is not.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.tokens_fixtures import CALLBACK, CLIENT, RESOURCE, VERIFIER, Desk, Mo
 
 
 def kill_before_the_access_token_is_stored() -> None:
-    """Leave a trap for the next transaction."""
+    """Set a trap for the next transaction."""
 
     def trap(_connection: object, _cursor: object, statement: str, *_: object) -> None:
         if statement.startswith("INSERT INTO access_tokens"):

@@ -1,4 +1,4 @@
-"""A stage for our own tokens: users, a client, codes; and processes of ours that share a database."""
+"""Fixtures for this server's tokens: users, a client, codes; and processes that share a database."""
 
 import base64
 import hashlib
@@ -34,7 +34,7 @@ VERIFIER = "verifier-of-a-client-" + "v" * 30
 
 
 def challenge_of(verifier: str) -> str:
-    """Hash a verifier as a client does (RFC 7636 §4.2)."""
+    """Return the challenge of a verifier, as a client does (RFC 7636 §4.2)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
@@ -47,7 +47,7 @@ def code_grant(
     resource: str = RESOURCE,
     storage_id: str | None = "00000007oc",
 ) -> CodeGrant:
-    """Say what a user allowed to a client that holds `VERIFIER`."""
+    """Return what a user granted to a client that holds `VERIFIER`."""
     return CodeGrant(
         client_id=client_id,
         principal=principal,
@@ -60,7 +60,7 @@ def code_grant(
 
 
 class Moment:
-    """A clock that goes on when told to."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -74,18 +74,18 @@ class Moment:
 
 @dataclass
 class Desk:
-    """One process's tokens, and a client that knows how to ask for them."""
+    """One process's tokens, and a client that requests them."""
 
     database: Database
     tokens: Tokens
     moment: Moment
 
     async def give(self, grant: CodeGrant) -> str:
-        """Make a code."""
+        """Create a code."""
         return (await self.tokens.new_code(grant)).get_secret_value()
 
     async def code(self) -> str:
-        """Make a code for Alice and her client."""
+        """Create a code for Alice and her client."""
         return await self.give(code_grant())
 
     async def exchange_code(
@@ -97,13 +97,13 @@ class Desk:
         verifier: str | None = VERIFIER,
         resource: str | None = RESOURCE,
     ) -> Issued:
-        """Exchange a code as its client does."""
+        """Exchange a code like its client."""
         return await self.tokens.exchange_code(
             code, client_id=client_id, redirect_uri=redirect_uri, verifier=verifier, resource=resource
         )
 
     async def issue(self, principal: Principal = ALICE, *, client_id: str = CLIENT) -> Issued:
-        """Give a client tokens for a user."""
+        """Issue tokens for a user to a client."""
         code = await self.give(code_grant(principal, client_id=client_id))
         return await self.exchange_code(code, client_id=client_id)
 
@@ -115,29 +115,29 @@ class Desk:
         scopes: frozenset[str] | None = None,
         resource: str | None = RESOURCE,
     ) -> Issued:
-        """Refresh as the client does that got these."""
+        """Refresh like the client that received these tokens."""
         return await self.tokens.refresh(
             refresh_of(issued), client_id=client_id, scopes=scopes, resource=resource
         )
 
     async def is_good(self, issued: Issued) -> bool:
-        """Tell whether an access token is stored and good for something."""
+        """Tell whether an access token is stored and valid."""
         return await self.database.oauth_tokens.find(access_of(issued)) is not None
 
 
 def access_of(issued: Issued) -> str:
-    """Read the access token."""
+    """Return the access token."""
     return issued.access_token.get_secret_value()
 
 
 def refresh_of(issued: Issued) -> str:
-    """Read the refresh token."""
+    """Return the refresh token."""
     return issued.refresh_token.get_secret_value()
 
 
 @asynccontextmanager
 async def open_desk(url: str, keys: KeyRing, moment: Moment, *, issuer: str = ISSUER) -> AsyncGenerator[Desk]:
-    """Open the database as one more process."""
+    """Open the database as a further process."""
     database = await Database.open(url, keys=keys, clock=moment)
     try:
         tokens = Tokens(database, issuer=issuer, resource=f"{issuer}/mcp", keys=keys, clock=moment)
@@ -148,18 +148,18 @@ async def open_desk(url: str, keys: KeyRing, moment: Moment, *, issuer: str = IS
 
 @dataclass
 class TokenWorker:
-    """A process of ours; see tests/token_worker.py and tests/sign_in_worker.py."""
+    """A server process; see tests/token_worker.py and tests/sign_in_worker.py."""
 
     process: Process
     answers: BufferedByteReceiveStream
 
     async def order(self, **order: object) -> None:
-        """Have it do something, without waiting for the end."""
+        """Let it start a task."""
         assert self.process.stdin is not None
         await self.process.stdin.send(json.dumps(order).encode() + b"\n")
 
     async def answer(self) -> list[Any]:
-        """Wait for what it was given."""
+        """Wait for its result."""
         with anyio.fail_after(200):
             return json.loads(await self.answers.receive_until(b"\n", 100_000))
 
@@ -192,7 +192,7 @@ async def open_token_workers(
 
 
 async def converge(workers: list[TokenWorker], token: str, *, at: datetime) -> set[str]:
-    """Have two processes refresh one token five times at once; tell which tokens came of it."""
+    """Let two processes refresh one token five times at once; return the resulting tokens."""
     first, second = workers
     await first.order(refresh=token, times=3, at=at.isoformat())
     await second.order(refresh=token, times=2, at=at.isoformat())

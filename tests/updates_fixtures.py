@@ -1,4 +1,4 @@
-"""A user's clients, the poller and a sandbox behind it, in one process and without a timer that matters."""
+"""A user's clients, the poller and a sandbox, in one process and without relevant timers."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ Send = Callable[[httpx2.Request], httpx2.Response | None]
 
 
 class Recorder:
-    """Stands where the audit is, which would need a database."""
+    """Replaces the audit log, which would need a database."""
 
     def __init__(self) -> None:
         self.results: list[str] = []
@@ -56,7 +56,7 @@ class Recorder:
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """The way to the sandbox, on which each request is seen, and can be answered by another user."""
+    """The network to the sandbox, which records each request, and can answer as another user."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._inner = httpx2.ASGITransport(sandbox.app)
@@ -70,7 +70,7 @@ class Network(httpx2.AsyncBaseTransport):
 
 @dataclass(frozen=True)
 class FakeServices:
-    """The opened parts that looking for changes needs."""
+    """The services that polling needs."""
 
     accounts: Accounts
     audit: Any
@@ -80,7 +80,7 @@ class FakeServices:
 
 @dataclass
 class Client:
-    """One client of a user: in a session, or on streams."""
+    """One client of a user, with a session or with streams."""
 
     stage: "Stage"
     channel: Channel
@@ -91,7 +91,7 @@ class Client:
             await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
 
     def listed(self) -> "Client":
-        """Have asked for the list of resources."""
+        """Fetch the list of resources."""
         self.stage.state.availability.audience.join(self.ctx, ResourcesListChanged)
         return self
 
@@ -126,7 +126,7 @@ class Client:
         self.stage.state.availability.audience.stream_opened(self._key)
 
     def turn_away(self) -> None:
-        """Close it."""
+        """Close the stream of the session."""
         self.stage.state.availability.audience.stream_closed(self._key)
 
     @property
@@ -134,26 +134,26 @@ class Client:
         return wire.session_key(self.ctx) or ""
 
     async def subscribed(self, *uris: str) -> None:
-        """Subscribe, and wait until the first look is done."""
+        """Subscribe, and wait until the first poll is done."""
         await self.subscribe(*uris)
         await settled()
 
     def heard(self) -> list[str]:
-        """Take what came since the last time, in short."""
+        """Return the short form of the events since the last call."""
         sent, self.channel.sent[:] = list(self.channel.sent), []
         return [
             str((params or {}).get("uri") or method.removeprefix("notifications/")) for method, params in sent
         ]
 
     def honored(self) -> Sequence[str]:
-        """Read which addresses the stream was promised."""
+        """Return the acknowledged URIs of the stream."""
         ((_, params), *_) = self.channel.sent
         return (params or {})["notifications"].get("resourceSubscriptions", [])
 
 
 @dataclass
 class Stage:
-    """The parts; every user's requests carry their name in a header."""
+    """All parts; each request carries the name of its user in a header."""
 
     sandbox: Sandbox
     network: Network
@@ -177,7 +177,7 @@ class Stage:
         return Client(self, channel, replace(ctx, request_id=self._count))
 
     def connect(self, uid: str) -> None:
-        """Let Alice have connected another account in the place of the one before."""
+        """Connect another account of Alice in place of the one before."""
         self.accounts._credential = BasicCredential(uid, SecretStr(uid))  # pyright: ignore[reportPrivateUsage]
         self.accounts._opened = None  # pyright: ignore[reportPrivateUsage]
 
@@ -186,27 +186,27 @@ class Stage:
         return NoteStore(self.sandbox.state.users["alice"], self.sandbox.state.clock)
 
     def note(self, title: str) -> str:
-        """Make a note, and give its address."""
+        """Create a note, and return its URI."""
         return f"nc://notes/{self.notes.create(Changes(title=title)).file_id}"
 
     def change(self, uri: str) -> None:
-        """Write something else into a note."""
+        """Change the text of a note."""
         self.notes.update(self.notes.find(int(uri.rpartition("/")[2])), Changes(content=f"{uri} is new"))
 
     @property
     def kept(self) -> int:
-        """Count the users and streams that are held in memory: that nothing leaks cannot be seen from outside."""
+        """Count the users and streams in memory, to detect leaks."""
         return len(self.poller._people) + len(self.updates._streams)  # pyright: ignore[reportPrivateUsage]
 
     def write(self, uri: str, owner: Principal = ALICE) -> None:
-        """Write something else into a note by a call of this user, whichever their client."""
+        """Change the text of a note by a call of this user, from any client."""
         self.change(uri)
         self.state.availability.on_write(owner)
 
     async def look(self) -> list[str]:
-        """Have every user's things looked at, and tell what was asked for."""
+        """Poll for every user, and return the requests sent."""
         self.network.seen.clear()
-        # In the place of the time that passes.
+        # In place of the time that passes.
         for person in list(self.poller._people.values()):  # pyright: ignore[reportPrivateUsage]
             person.wake.set()
         await settled()
@@ -214,7 +214,7 @@ class Stage:
 
 
 async def settled() -> None:
-    """Wait until nothing goes on any more but waiting."""
+    """Wait until all tasks are idle."""
     with anyio.fail_after(30):
         await anyio.wait_all_tasks_blocked()
 
@@ -229,7 +229,7 @@ async def open_stage(
     max_people: int = MAX_PEOPLE,
     scopes: frozenset[str] = frozenset(SCOPES),
 ) -> AsyncGenerator[Stage]:
-    """Put the parts together and let the poller run; `known`: what Alice's Nextcloud has."""
+    """Build the parts and run the poller; `known`: the apps of Alice's Nextcloud."""
     sandbox = Sandbox.demo(one_second_etags=False)
     network = Network(sandbox)
     nextcloud = Nextcloud(

@@ -1,1 +1,1 @@
-"""What each command of the command line does; part of the `cli` layer, imported when it runs."""
+"""The commands of the command line; part of the `cli` layer, each imported when it runs."""

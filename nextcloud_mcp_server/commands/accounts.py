@@ -1,4 +1,4 @@
-"""Lists which sign-in holds which Nextcloud account, and releases accounts (servers of many users)."""
+"""Lists which sign-in holds which Nextcloud account, and releases accounts (multi-user servers)."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ _HEADER = ("ACCOUNT", "NEXTCLOUD", "HELD BY", "AT", "NAMED BY", "STATE", "SINCE"
 
 
 def list_accounts(settings: Settings, *, as_json: bool) -> None:
-    """Print every account that a sign-in holds here."""
+    """Print every account that a sign-in holds on this server."""
     _require(settings)
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
@@ -34,10 +34,10 @@ def list_accounts(settings: Settings, *, as_json: bool) -> None:
 
 
 def release_account(settings: Settings, uid: str, *, issuer: str | None, yes: bool) -> None:
-    """End the connection of who holds an account, and let the next one who is given access to it have it.
+    """End the connection of the user who holds an account, so that another sign-in may connect it.
 
     Raises:
-        ConfigurationError: No one holds it, several do, or the operator did not confirm.
+      ConfigurationError: No sign-in holds it, several do, or the operator did not confirm.
     """
     _require(settings)
     logs.set_up(settings.log_level)
@@ -53,7 +53,7 @@ def release_account(settings: Settings, uid: str, *, issuer: str | None, yes: bo
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align columns; the last one is not filled up."""
+    """Return lines with aligned columns; the last column is not padded."""
     widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -1,4 +1,4 @@
-"""Lists the chat clients that users have added, and ends one for every user (MODE=builtin)."""
+"""Lists the chat clients that users have added, and revokes one for every user (MODE=builtin)."""
 
 import anyio
 
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.storage.oauth_records import Client
 
 
 def list_clients(settings: Settings) -> None:
-    """Print every client that is known, the longest known first."""
+    """Print every known client, the oldest first."""
     _require(settings)
     logs.set_up(settings.log_level)
     clients, people = anyio.run(_all, settings)
@@ -24,10 +24,10 @@ def list_clients(settings: Settings) -> None:
 
 
 def revoke_client(settings: Settings, client_id: str) -> None:
-    """Forget a client, what users allowed it and its sign-ins, of every user.
+    """Delete a client with its grants and sign-ins, for every user.
 
     Raises:
-        ConfigurationError: There is none with this id.
+      ConfigurationError: There is no client with this id.
     """
     _require(settings)
     logs.set_up(settings.log_level)
@@ -42,7 +42,7 @@ def revoke_client(settings: Settings, client_id: str) -> None:
 
 
 def line(client: Client, people: int) -> str:
-    """Describe one client in a line."""
+    """Return a line that describes one client."""
     host = host_of(client.client_id) if client.kind == "document" else None
     came = "registered itself" if host is None else f"described by {host}"
     places = ", ".join(dict.fromkeys(map(shown, client.redirect_uris)))

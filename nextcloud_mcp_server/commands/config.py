@@ -1,4 +1,4 @@
-"""Tells a chat client about this server, or prints how to, and makes keys."""
+"""Configures a chat client for this server, or prints the configuration, and creates keys."""
 
 import sys
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from nextcloud_mcp_server.storage.crypto import new_key
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Whether to put the entry into the client's file, or another `file`; `yes` writes without asking."""
+    """Whether to write the entry to the client's file, or to `file`; `yes` writes without confirmation."""
 
     wanted: bool
     yes: bool
@@ -23,10 +23,10 @@ class Writing:
 
 
 def print_config(settings: Settings, client: ChatClient, *, http: bool, writing: Writing) -> None:
-    """Print the text to stdout, and where it goes to stderr; or write it into the client's file.
+    """Print the entry to stdout and its place to stderr, or write it to the client's file.
 
     Raises:
-        ConfigurationError: The client has no such form, or its file was left as it is.
+      ConfigurationError: The client has no such form, or its file was left unchanged.
     """
     if not writing.wanted and (writing.yes or writing.file is not None):
         raise ConfigurationError("--yes and --file are for --write: add it, or leave them out.")
@@ -34,7 +34,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool, writing:
         _print_address(settings, client, writing)
         return
     if http:
-        # The SDK behind it takes most of a second, which the other form need not wait for.
+        # It imports the SDK, which takes most of a second and is not needed for the other form.
         from nextcloud_mcp_server.server.app import bearer_secret  # noqa: PLC0415 - see above
 
         server = ServerAddress(mcp_url(settings, settings.port), bearer_secret(settings), _chosen(settings))
@@ -63,7 +63,7 @@ def _give(client: ChatClient, found: Snippet, writing: Writing, *, secret: bool 
 
 
 def _print_address(settings: Settings, client: ChatClient, writing: Writing) -> None:
-    """Print how each user adds a server for many users; nothing secret is in it."""
+    """Print how each user adds a multi-user server; the text contains no secret."""
     if client is ChatClient.CLAUDE_DESKTOP:
         say("Settings → Connectors → Add custom connector, with this address:")
         result(settings.resource_url)
@@ -75,7 +75,7 @@ def _print_address(settings: Settings, client: ChatClient, writing: Writing) -> 
 
 
 def print_key() -> None:
-    """Print a new sealing key."""
+    """Print a new encryption key."""
     result(new_key())
     say(
         "Put it first in TOKEN_ENCRYPTION_KEYS, and keep the older keys after it: they open what they sealed."
@@ -83,7 +83,7 @@ def print_key() -> None:
 
 
 def this_command(settings: Settings) -> ServerCommand:
-    """Write a command that starts this installation with these tools, wherever the client starts it from."""
+    """Return the command that starts this installation with these toolsets, from any folder."""
     what = ["--sandbox"] if settings.sandbox else ["--nextcloud", settings.require_nextcloud()]
     if settings.sandbox and settings.sandbox_version != Settings.model_fields["sandbox_version"].default:
         what += ["--sandbox-version", settings.sandbox_version]
@@ -97,5 +97,5 @@ def this_command(settings: Settings) -> ServerCommand:
 
 
 def _chosen(settings: Settings) -> tuple[str, ...]:
-    """Name the toolsets if others than the usual ones are wanted."""
+    """Return the names of the enabled toolsets if they differ from the default."""
     return () if settings.toolsets == Settings.model_fields["toolsets"].default else settings.toolsets

@@ -13,13 +13,13 @@ from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
-    """Get the user's consent, and wait for it.
+    """Ask for the user's consent, and wait for it.
 
     Raises:
-        ConfigurationError: The server is for many users, who are asked by their assistants.
+      ConfigurationError: The server is multi-user; its users are asked by their clients.
     """
     if settings.multi_user:
-        # A login flow does not say who finished it, and would be no one's here.
+        # A login flow does not identify a user of this server, so its grant would belong to none.
         raise ConfigurationError(
             f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their "
             "assistant, and it asks them."
@@ -67,7 +67,7 @@ async def _all(settings: Settings) -> list[Grant]:
 
 
 def line(grant: Grant) -> str:
-    """Describe one connection in a line."""
+    """Return a line that describes one connection."""
     account, permission = grant.account, grant.permission
     parts = [f"{account.uid} on {account.nextcloud_url}"]
     if permission is not None:
@@ -79,10 +79,10 @@ def line(grant: Grant) -> str:
 
 
 def revoke_grants(settings: Settings, person: str | None) -> None:
-    """End the connection, here and at Nextcloud; where there are many users, that of `person` (their user id).
+    """End the connection, here and at Nextcloud; on a multi-user server that of `person`, a user id.
 
     Raises:
-        ConfigurationError: No one is named, or no one of that name is connected.
+      ConfigurationError: No user is named, or no user of that name is connected.
     """
     if settings.multi_user and person is None:
         raise ConfigurationError(
@@ -103,7 +103,7 @@ async def _revoke_person(settings: Settings, person: str) -> None:
         found = {
             grant.account.principal for grant in await database.grants.all() if grant.account.uid == person
         }
-        # A user who ended their access to Nextcloud may have clients that are signed in all the same.
+        # Users who ended their grant may still have clients that are signed in.
         known = {*found, Principal(settings.server_url, person)} if settings.mode == "builtin" else found
         signed_out = 0
         for principal in known:

@@ -1,4 +1,4 @@
-"""Prints for a user: results to stdout, everything else to stderr."""
+"""Console output: results to stdout, everything else to stderr."""
 
 import sys
 import webbrowser
@@ -8,7 +8,7 @@ import typer
 
 
 def say(text: str) -> None:
-    """Print a line that is not the result, so that stdout can be piped (or is MCP's)."""
+    """Print a line that is not a result, so that stdout can be piped (or used for MCP)."""
     typer.echo(text, err=True)
 
 
@@ -18,14 +18,14 @@ def result(text: str) -> None:
 
 
 class Progress:
-    """One line that is written over at a terminal; whole lines, without repeats, elsewhere."""
+    """Progress on one line that is overwritten at a terminal; elsewhere whole lines without repeats."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._last = ""
 
     def __call__(self, text: str) -> None:
-        """Show how far it is."""
+        """Show a progress text."""
         if text == self._last:
             return
         self._last = text
@@ -38,12 +38,12 @@ class Progress:
 
 
 def open_browser(url: str) -> None:
-    """Open a page, and print its address for those whose browser does not open."""
+    """Open a page, and print its URL for users whose browser does not open."""
     say(f"Opening your browser. If nothing opens, go to:\n\n  {url}\n")
     with suppress(webbrowser.Error):
         webbrowser.open(url)
 
 
 def print_link(url: str) -> None:
-    """Print the address of a page."""
+    """Print the URL of a page."""
     say(f"Open this page in a browser:\n\n  {url}\n")

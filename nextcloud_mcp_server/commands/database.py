@@ -1,4 +1,4 @@
-"""Brings the database up to date, and tells its schema's version."""
+"""Migrates the database, and prints its schema's version."""
 
 import anyio
 
@@ -10,7 +10,7 @@ from nextcloud_mcp_server.settings.environment import Settings
 
 
 def upgrade(settings: Settings) -> None:
-    """Migrate to the newest schema. Starting the server does the same."""
+    """Migrate to the newest schema, as each start of the server does."""
     logs.set_up(settings.log_level)
     anyio.run(_upgrade, settings)
     current(settings)
@@ -22,5 +22,5 @@ async def _upgrade(settings: Settings) -> None:
 
 
 def current(settings: Settings) -> None:
-    """Print the schema's version, without touching anything."""
+    """Print the schema's version without changing anything."""
     result(anyio.run(schema_of, settings) or "no schema yet: it is made at first use")

@@ -1,4 +1,4 @@
-"""Tells which key seals how much, and seals everything again with the newest one."""
+"""Shows which key encrypts how many rows, and encrypts everything again with the newest one."""
 
 import sys
 from collections import Counter
@@ -17,9 +17,10 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.key_rotation import Rotated, SealedRows
 
-#: Between two batches, so that a running server has its turn.
+#: Between two batches, so that a running server gets access to the database.
 _PAUSE_SECONDS = 0.02
-#: One pass seals all, the next finds what came meanwhile. Rows of an old key that keep coming have another reason.
+#: One pass encrypts all rows, the next those added meanwhile. If rows of an old key keep appearing, the cause is
+#: another.
 _MOST_PASSES = 5
 
 Pause = Callable[[], Awaitable[object]]
@@ -27,18 +28,18 @@ _pause: Pause = partial(anyio.sleep, _PAUSE_SECONDS)
 
 
 def status(settings: Settings) -> None:
-    """Print how many rows each key seals, and which keys can be removed from the settings."""
+    """Print how many rows each key encrypts, and which keys can be removed from the settings."""
     logs.set_up(settings.log_level)
     key_ids, counted = anyio.run(_counts, settings)
     _Report(settings.key_source, key_ids, counted).show()
 
 
 def rotate(settings: Settings, *, yes: bool, pause: Pause = _pause) -> None:
-    """Seal everything again with the first key, beside a running server.
+    """Encrypt all rows again with the first key, while a server may be running.
 
     Raises:
-        ConfigurationError: The operator did not confirm.
-        StorageError: A server goes on sealing with another key.
+      ConfigurationError: The operator did not confirm.
+      StorageError: A server still encrypts with another key.
     """
     logs.set_up(settings.log_level)
     key_ids, counted = anyio.run(_counts, settings)
@@ -54,7 +55,7 @@ def rotate(settings: Settings, *, yes: bool, pause: Pause = _pause) -> None:
 
 
 class _Report:
-    """What is sealed with which key, and what that means for the settings."""
+    """The rows encrypted with each key, and the consequences for the settings."""
 
     def __init__(self, source: str, key_ids: Sequence[bytes], counted: Sequence[SealedRows]) -> None:
         self._source = source
@@ -66,7 +67,7 @@ class _Report:
 
     @property
     def old_rows(self) -> int:
-        """The number of rows that a key of the settings has sealed which is not the first one."""
+        """The number of rows encrypted with a configured key that is not the first one."""
         return sum(self._rows[key_id] for key_id in self._key_ids[1:])
 
     def show(self) -> None:
@@ -139,7 +140,7 @@ async def _rotate(settings: Settings, total: int, pause: Pause) -> None:
 
 
 async def _passes(database: Database, source: str, total: int, pause: Pause) -> Rotated:
-    """Go over all tables until nothing is left to do; the answer counts the rows of all passes."""
+    """Process all tables until nothing is left; return the number of rows of all passes."""
     progress, resealed = Progress(), 0
 
     def tell(rows: int) -> None:

@@ -1,4 +1,4 @@
-"""After a backup was put back: ends what must not come back with it, and looks slowly at what is left."""
+"""The post-restore check of a database: ends tokens and sign-ins, and slowly checks the grants."""
 
 from collections.abc import Awaitable, Callable
 
@@ -21,17 +21,17 @@ from nextcloud_mcp_server.server.services import (
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import Credential, Grant
 
-#: After ten failed renewals from one address in half an hour Nextcloud refuses the good ones as well.
+#: After ten failed token refreshes from one address in half an hour Nextcloud rejects valid ones as well.
 MOST_FAILURES = 4
 PAUSE_SECONDS = 1_800
-#: So many that could not be looked at in a row say that none can be just now.
+#: After this many consecutive errors, none can be checked at present.
 MOST_TROUBLES = 3
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sleep) -> None:
-    """End all tokens and sign-ins, then renew each access to Nextcloud once.
+    """End all tokens and sign-ins, then refresh each access to Nextcloud once.
 
     `allow_listed` says that Nextcloud counts no failures of this computer's address.
     """
@@ -48,7 +48,7 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
         "more, and what they allowed stays."
     )
     if not settings.multi_user:
-        # Without MODE, as in a new terminal, the rest would be left out without a word.
+        # Without MODE, as in a new terminal, the rest would silently be left out.
         say(
             "MODE=personal has nothing to renew. For a server of many people, run this again with the environment that "
             "it has."
@@ -65,7 +65,7 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
 
 
 def _is_renewable(settings: Settings, credential: Credential) -> bool:
-    """Tell whether asking for another token says something; one that was refused before is not sent again."""
+    """Tell whether a token refresh is useful; a token rejected before is not sent again."""
     ours = settings.multi_user and settings.grant_provider == NextcloudOAuth2.name
     return ours and credential.provider == NextcloudOAuth2.name and not credential.needs_reauth
 

@@ -18,28 +18,29 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 
 def serve(settings: Settings) -> None:
-    """Serve until the client leaves (stdio) or a user stops it (HTTP)."""
+    """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
     logs.set_up(settings.log_level)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:
         from nextcloud_mcp_server.storage.crypto import KeyRing  # noqa: PLC0415 - only where keys are given
 
-        # The database opens with the first call, and that would be late for this refusal.
+        # Checked now, since the database opens only with the first call.
         KeyRing.parse(settings.token_encryption_keys)
     for sentence in settings.warnings:
         logger.warning(sentence)
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
     say(greeting(settings, port))
 
-    # Imports make much that stays and no garbage; looking for it would take a twentieth of the start.
+    # Imports create many permanent objects and no garbage; collecting would take a twentieth of the start.
     gc.disable()
-    # After the refusals: the SDK behind it takes most of a second.
+    # After the checks: it imports the SDK, which takes most of a second.
     from nextcloud_mcp_server.server import app  # noqa: PLC0415 - see above
 
     gc.freeze()
     gc.enable()
-    # A page is thousands of objects for a moment, none in a cycle: Python's default looks at them three times.
+    # A page creates thousands of short-lived objects, none in a cycle: with Python's default they are scanned three
+    # times.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
     if settings.transport == "http":
@@ -49,7 +50,7 @@ def serve(settings: Settings) -> None:
 
 
 def greeting(settings: Settings, port: int) -> str:
-    """Say where the server listens, what it works on, and how a client gets to it."""
+    """Return the text at the start: the server's address, its Nextcloud, and how a client connects."""
     if settings.sandbox:
         behind, option = "the built-in sandbox Nextcloud (alice and bob; nothing is kept)", "--sandbox"
     else:
@@ -85,10 +86,10 @@ def greeting(settings: Settings, port: int) -> str:
 
 
 def mcp_url(settings: Settings, port: int) -> str:
-    """Write the address that clients are given."""
+    """Return the URL for clients."""
     if settings.nextcloud_mcp_server_url is not None:
         return f"{settings.nextcloud_mcp_server_url.rstrip('/')}/mcp"
-    # A wildcard address is for listening, not for calling.
+    # A wildcard address is for listening, not for connecting.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
     return f"{_url(host, port)}/mcp"
 
@@ -99,10 +100,10 @@ def _url(host: str, port: int) -> str:
 
 
 def claim_port(host: str, port: int) -> int:
-    """Find out the port to listen on, before anything is said about it.
+    """Return the port to listen on, checked before it is printed.
 
     Raises:
-        ConfigurationError: Something else listens there, or the address is not this computer's.
+      ConfigurationError: Another program listens there, or the address is not this computer's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

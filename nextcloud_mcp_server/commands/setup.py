@@ -1,4 +1,4 @@
-"""Registers this server at Nextcloud, with an administrator's password that is typed once and not kept."""
+"""Registers this server at Nextcloud, with an administrator's password that is not stored."""
 
 import getpass
 import os
@@ -32,7 +32,7 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import (
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings.environment import Draft
 
-#: What `--into` writes: the client's id, and its secret.
+#: The files that `--into` writes: the client's id, and its secret.
 FILES = ("nextcloud-client-id", "nextcloud-client-secret")
 _PLACE = "Administration settings → Security → OAuth 2.0 clients"
 _ALLOW_LIST = "Administration settings → Security → Brute-force IP whitelist (app “Brute-force settings”)"
@@ -40,9 +40,9 @@ _ALLOW_LIST = "Administration settings → Security → Brute-force IP whitelist
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was made, and what the page on security told on the way.
+    """The registered client, and what the security page showed.
 
-    `allowed`: our address was put on the allow list, or could not be; None where that was not tried.
+    `allowed`: whether this server's address was added to the allow list; None where that was not tried.
     """
 
     made: MadeClient
@@ -59,13 +59,13 @@ def setup_nextcloud(
     transport: httpx2.AsyncBaseTransport | None = None,
     may_allow: Callable[[str], bool] | None = None,
 ) -> None:
-    """Register a client, and print the settings for it to stdout; or write them `into` a folder, once.
+    """Register an OAuth client and print its settings to stdout, or write them `into` a folder, once.
 
-    `may_allow` is asked whether this computer's address goes on Nextcloud's allow list.
+    `may_allow` asks whether this computer's address is to be added to Nextcloud's allow list.
 
     Raises:
-        ConfigurationError: Something is missing, or the client is there already and its secret is not, or
-            nothing can be written there.
+      ConfigurationError: A setting is missing; or the client exists already and its secret does not; or the folder is
+        not writable.
     """
     logs.set_up("error")
     if into is not None and all((into / name).is_file() for name in FILES):
@@ -87,7 +87,7 @@ def setup_nextcloud(
 
 
 def _try_to_write(folder: Path) -> None:
-    """See that the folder takes files while nothing is made yet: a secret that cannot be kept is lost."""
+    """Check that the folder is writable; a secret that cannot be stored would be lost."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -105,7 +105,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
         for name, text in zip(FILES, texts, strict=True):
             _put(folder / name, f"{text}\n")
     except OSError as error:
-        # No one can read the secret again, so it is worth more here than nowhere.
+        # The secret cannot be read again, so printing it is better than losing it.
         _print(outcome)
         raise ConfigurationError(
             f"The client's id and secret could not be written into {folder} ({error.strerror}): keep what is printed "
@@ -118,7 +118,7 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all: half a secret would be taken for one at the next start."""
+    """Write a file atomically: at the next start a partial secret would be taken for the whole."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(
         os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
@@ -138,15 +138,15 @@ def _print(outcome: Outcome) -> None:
 
 
 def client_name(settings: Draft) -> str:
-    """Name the client after our host: Nextcloud deletes a client's tokens by its name."""
+    """Return a client name with this server's host: Nextcloud deletes a client's tokens by its name."""
     return f"Nextcloud MCP server at {urlsplit(settings.server_url).netloc}"
 
 
 def ask_for_credential() -> BasicCredential:
-    """Ask for the administrator's name and password; nothing of it is shown, kept or in a command line.
+    """Ask for the administrator's name and password; never shown, stored or in a command line.
 
     Raises:
-        ConfigurationError: Nothing was typed.
+      ConfigurationError: Nothing was typed.
     """
     if sys.stdin.isatty():
         say(
@@ -167,7 +167,7 @@ def ask_for_credential() -> BasicCredential:
 
 
 def ask_to_allow(address: str) -> bool:
-    """Ask whether an address goes on Nextcloud's allow list; no where no one can be asked."""
+    """Ask whether to add an address to Nextcloud's allow list; False without a terminal."""
     return sys.stdin.isatty() and typer.confirm(
         f"Nextcloud sees this computer as {address}. Put it on Nextcloud's allow list now? Say yes if this server runs "
         "here and nobody else comes from that address.",
@@ -217,7 +217,7 @@ async def _run(
 async def _allow(
     admin: OAuth2Admin, page: SecurityPage, own: str | None, may_allow: Callable[[str], bool]
 ) -> bool | None:
-    """Put our address on the allow list, if it is our own and the operator says so. The client is made already."""
+    """Add this computer's address to the allow list if the operator agrees; the client exists already."""
     address = page.our_address
     if page.allow_listed or address is None or address != own or not may_allow(address):
         return None
@@ -230,7 +230,7 @@ async def _allow(
 
 
 async def _for_administrator(sentence: str, settings: Draft, pool: httpx2.AsyncClient) -> str:
-    """Say what Nextcloud's administrator has to do where the account that was typed may do nothing."""
+    """Return instructions for Nextcloud's administrator, for an account that lacks the rights."""
     own = await own_address(pool, settings.require_nextcloud())
     steps = f"{sentence} Or {by_hand(client_name(settings), settings.grant_callback_url)}"
     if own is None:
@@ -253,7 +253,7 @@ def _refuse_second(settings: Draft, page: SecurityPage) -> None:
 
 
 async def own_address(pool: httpx2.AsyncClient, base: str) -> str | None:
-    """Find the address from which our connections to Nextcloud leave this computer, if that can be told."""
+    """Return the source address of connections to Nextcloud from this computer, if it can be determined."""
     try:
         async with pool.stream("GET", f"{base}/status.php") as response:
             stream = response.extensions.get("network_stream")
@@ -264,9 +264,9 @@ async def own_address(pool: httpx2.AsyncClient, base: str) -> str | None:
 
 
 def about_address(page: SecurityPage, own: str | None, *, allowed: bool | None = None) -> str:
-    """Say which address to put on the allow list and how, and which never.
+    """Return which address to add to the allow list and how, and which never to add.
 
-    `allowed` says whether it was put there now; None where that was not tried.
+    `allowed` says whether it was added now; None where that was not tried.
     """
     why = (
         "Nextcloud counts failed logins by address, and everybody here shares this server's: on the allow list, one "

@@ -1,4 +1,4 @@
-"""Puts our entry where a chat client looks for it, after the user has seen what changes."""
+"""Writes this server's entry to a chat client's settings, after the user has seen the changes."""
 
 import shlex
 import shutil
@@ -24,10 +24,10 @@ from nextcloud_mcp_server.nextcloud.sanitize import shown
 def write_config(
     client: ChatClient, found: Snippet, *, yes: bool, file: Path | None = None, secret: bool = False
 ) -> None:
-    """Change a client's own settings, or run the client's own command; `secret` says that the entry holds one.
+    """Change a client's settings, or run the client's own command; `secret`: the entry contains one.
 
     Raises:
-        ConfigurationError: It cannot be done, or the user did not agree; nothing has changed then.
+      ConfigurationError: It cannot be done, or the user did not agree; nothing was changed.
     """
     if client is ChatClient.CLAUDE_CODE:
         _run_commands(found, yes=yes, secret=secret)
@@ -59,11 +59,11 @@ def _write(path: Path, found: Snippet, *, yes: bool, secret: bool) -> None:
         say(f"{path} says so already; nothing was changed.")
         return
     for line in _diff(known, new):
-        # The file may have come with a stranger's project, and a terminal obeys what is hidden in it.
+        # The file may come from an untrusted project, and a terminal interprets hidden characters.
         result(shown(line))
     if secret and known.is_shared:
         say("Other users of this computer can read that file, and the entry holds the secret of your server.")
-    # Where a link leads, as the project may have brought that too.
+    # The target of a symbolic link, which an untrusted project may contain too.
     place = shown(str(known.path))
     _agree(f"Write this into {place}?" if known.exists else f"Make {place}?", yes=yes)
     backup = known.replace(new, now=datetime.now(UTC).astimezone())
@@ -75,7 +75,7 @@ _KINDS = frozenset({".json", ".jsonc", ".toml", ".yaml"})
 
 
 def _diff(known: UserFile, new: str) -> Iterable[str]:
-    """Show what changes, as `diff -u` does."""
+    """Return the changes in the format of `diff -u`."""
     before, after = known.text.splitlines(), new.splitlines()
     return unified_diff(before, after, str(known.path), str(known.path), lineterm="")
 
@@ -90,7 +90,7 @@ def _agree(question: str, *, yes: bool) -> None:
 
 
 def _run_commands(found: Snippet, *, yes: bool, secret: bool) -> None:
-    """Run what the client itself offers for this; an earlier entry need not be there to be removed."""
+    """Run the client's own commands; removing an earlier entry may fail if there is none."""
     remove, add = (shlex.split(line) for line in found.text.splitlines())
     program = shutil.which(add[0])
     result(found.text)

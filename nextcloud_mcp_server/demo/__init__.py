@@ -1,1 +1,1 @@
-"""The whole journey, played against the built-in sandbox. May import the sandbox and what `cli` may."""
+"""The demo: a whole journey against the built-in sandbox. May import the sandbox and what `cli` may."""

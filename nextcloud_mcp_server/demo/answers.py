@@ -1,4 +1,4 @@
-"""What came back from the server, checked and taken apart."""
+"""Checks and parses the responses of the server."""
 
 import webbrowser
 from typing import cast
@@ -8,7 +8,7 @@ import httpx2
 from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NextcloudMcpError, NotAsPromised
 
-#: What a step that does not turn out as promised may raise.
+#: The errors that a step may raise when it fails.
 TROUBLES = (
     ExceptionGroup,
     NextcloudMcpError,
@@ -21,7 +21,7 @@ TROUBLES = (
 
 
 def reason(error: BaseException) -> str:
-    """Find the first cause in what several tasks raised, as a sentence."""
+    """Return the first cause of an error of several tasks, as a sentence."""
     if isinstance(error, BaseExceptionGroup):
         return reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, NextcloudMcpError):
@@ -34,13 +34,13 @@ def reason(error: BaseException) -> str:
 
 
 def expect(so: bool, otherwise: str) -> None:  # noqa: FBT001 - reads like an assert
-    """Check what a step promises."""
+    """Raise NotAsPromised with `otherwise` unless `so` holds."""
     if not so:
         raise NotAsPromised(f"{otherwise}.")
 
 
 def result_of(answer: Message, *, may_fail: bool = False) -> Message:
-    """Take the result out of an answer that is no error."""
+    """Return the result in a response, which must not be an error."""
     if "error" in answer:
         raise NotAsPromised(str(answer["error"]["message"]))
     found: Message = answer["result"]
@@ -50,11 +50,11 @@ def result_of(answer: Message, *, may_fail: bool = False) -> Message:
 
 
 def words(result: Message) -> str:
-    """Read what a result says in words."""
+    """Return the text content of a result."""
     return str(result["content"][0]["text"])
 
 
 def fields(result: Message) -> Message:
-    """Read what a result says to programs."""
+    """Return the structured content of a result."""
     found: Message = result["structuredContent"]
     return found

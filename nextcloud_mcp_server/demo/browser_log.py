@@ -1,4 +1,4 @@
-"""What a user sees in the browser, told."""
+"""Narrates what a user sees in the browser."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from nextcloud_mcp_server.sandbox.person import Page
 
 
 class Looking:
-    """Tells what a user's browser shows, page by page; `places` names whose page an address is."""
+    """Narrates the pages in a user's browser; `places` names the server of an address."""
 
     def __init__(self, narrator: Narrator, places: Mapping[str, str]) -> None:
         self._narrator = narrator
@@ -16,12 +16,12 @@ class Looking:
         self._told: set[str] = set()
 
     def begin(self, ticks: tuple[str, ...]) -> None:
-        """Begin a consent request in which the user ticks these boxes."""
+        """Begin a consent request in which the user selects these scopes."""
         self._ticks = ticks
         self._told.clear()
 
     def __call__(self, page: Page) -> None:
-        """Tell of a page, once however often it comes back."""
+        """Narrate a page, once even if it is shown repeatedly."""
         if page.title in self._told:
             return
         self._told.add(page.title)

@@ -1,4 +1,4 @@
-"""The four ways a client is asked for consent, each as a client that understands it acts."""
+"""The four forms in which a client is asked for consent, each with a client that supports it."""
 
 import re
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from nextcloud_mcp_server.errors import NotAsPromised
 
 Name = Literal["draft", "2025-11-25", "2026-07-28", "text"]
 
-#: Calls the tool once more; what is given goes into the request's parameters.
+#: Repeats the tool call; the argument is added to the request's parameters.
 Again = Callable[[Message], Awaitable[Message]]
 
 _LINK = re.compile(r"https?://\S+/oauth/provision\S+")
@@ -33,7 +33,7 @@ _URL_MODE: Mapping[str, Any] = MappingProxyType({"elicitation": {"form": {}, "ur
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The server's question: the link, and what to give back or to track."""
+    """The server's question: the link, and the value to return or to track."""
 
     url: str
     ticket: str = ""
@@ -42,29 +42,29 @@ class Ask:
 class Dialect(ABC):
     """One wire form, from the client's side."""
 
-    #: What the client declares, and how it is asked: the ends of sentences.
+    #: Parts of sentences: the capabilities that the client declares, and how it is asked.
     says: str
     asked_by: str
     capabilities: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, narrator: Narrator) -> None:
         self.narrator = narrator
-        #: Whether the messages were shown once and need not be shown again.
+        #: Whether the messages were shown before and are not shown again.
         self.brief = False
 
     def client(self, http: httpx2.AsyncClient, url: str) -> WireClient:
-        """Make a client that declares what this form needs."""
+        """Create a client that declares the capabilities of this form."""
         return HandshakeClient(http, url, capabilities=self.capabilities)
 
     async def attend(
         self, client: WireClient, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Do what such a client does all the time: nothing, for most."""
+        """Run the background work of such a client; most have none."""
         del client
         task_status.started()
 
     def show(self, what: str, message: Message) -> None:
-        """Show a message as it goes over the wire."""
+        """Show a message as it is sent."""
         if self.brief:
             self.narrator.say(f"{what}.")
         else:
@@ -73,26 +73,26 @@ class Dialect(ABC):
 
     @abstractmethod
     def asks(self, answer: Message) -> Ask | None:
-        """Find the server's question in an answer, if it is one."""
+        """Return the server's question in a response, or None."""
 
     def asks_still(self, answer: Message) -> bool:
-        """Tell whether an answer asks, in this form or in words: a question that got no answer is repeated in words."""
+        """Tell whether a response asks, in this form or, after an unanswered question, as text."""
         return (self.asks(answer) or _in_text(answer)) is not None
 
     @abstractmethod
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
-        """Wait for the consent request in this form's way; the answer is the one to the call that waited."""
+        """Wait for the end of the consent request in this form; return the response to the waiting call."""
 
 
 class Draft(Dialect):
-    """SEP-1036's draft: an error, then a request that is answered when the consent request is over."""
+    """The draft of SEP-1036: an error, then a request that is answered at the end of the consent request."""
 
     says = "MCP 2025-11-25 and declares that it knows the draft (elicitation/track)"
     asked_by = "An error with the code -32000 of the draft"
     capabilities = MappingProxyType({"extensions": {DRAFT_EXTENSION: {}}})
 
     def asks(self, answer: Message) -> Ask | None:
-        """Read the error's data."""
+        """Read the data of the error."""
         return _in_error(answer, -32000)
 
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
@@ -119,7 +119,7 @@ class Draft(Dialect):
 
 
 class UrlError(Dialect):
-    """2025-11-25: an error, then a notice when the consent request is over."""
+    """2025-11-25: an error, then a notification at the end of the consent request."""
 
     says = "MCP 2025-11-25 and declares that it can open web pages (elicitation.url)"
     asked_by = "An error with the code -32042 of MCP 2025-11-25"
@@ -133,16 +133,16 @@ class UrlError(Dialect):
     async def attend(
         self, client: WireClient, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Listen for notices."""
+        """Listen for notifications."""
         client.on_notice = self._notice
         await client.listen(task_status=task_status)
 
     def asks(self, answer: Message) -> Ask | None:
-        """Read the error's data."""
+        """Read the data of the error."""
         return _in_error(answer, -32042)
 
     async def finish(self, client: WireClient, ask: Ask, again: Again) -> Message:
-        """Wait for the notice, and call again."""
+        """Wait for the notification, and call again."""
         del client
         async with self.narrator.waiting("The client waits to be told"):
             while ask.ticket not in self._notices:
@@ -159,14 +159,14 @@ class UrlError(Dialect):
 
 
 class InputRequired(Dialect):
-    """2026-07-28: a result that asks; the repeated call is held until the consent request is over."""
+    """2026-07-28: a result that asks; the repeated call is held until the end of the consent request."""
 
     says = "MCP 2026-07-28 and declares that it can open web pages (elicitation.url)"
     asked_by = "A result that asks for input, as in MCP 2026-07-28"
     capabilities = _URL_MODE
 
     def client(self, http: httpx2.AsyncClient, url: str) -> WireClient:
-        """Make a client without a session."""
+        """Create a client without a session."""
         return StatelessClient(http, url, capabilities=self.capabilities)
 
     def asks(self, answer: Message) -> Ask | None:
@@ -190,7 +190,7 @@ class InputRequired(Dialect):
             "The server holds the repeated call until the consent request is over"
         ):
             answer = await again(retry)
-            # A consent request that takes longer than the hold: the server asks for another round, without a link.
+            # The consent request takes longer than the hold: the server asks for another round, without a link.
             while (more := self.asks(answer)) is not None and not more.url:
                 answer = await again({"requestState": more.ticket})
         self.narrator.say(
@@ -200,7 +200,7 @@ class InputRequired(Dialect):
 
 
 class Text(Dialect):
-    """Clients that cannot open pages: the link comes as text, and the model repeats the call."""
+    """Clients that cannot open pages: the link is sent as text, and the model repeats the call."""
 
     says = "MCP 2025-11-25 and declares nothing about web pages"
     asked_by = "A result in plain words, for the model to pass on"

@@ -1,4 +1,4 @@
-"""The journey, step by step. Each step checks what it shows."""
+"""The single-user journey, step by step. Each step checks its result."""
 
 import json
 import webbrowser
@@ -32,7 +32,7 @@ _CALL_SECONDS = 330
 
 @dataclass(slots=True)
 class Journey:
-    """One run, as one client that one user uses."""
+    """One run, with one client of one user."""
 
     stage: Stage
     narrator: Narrator
@@ -45,7 +45,7 @@ class Journey:
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def run(self) -> None:
-        """Play all of it."""
+        """Run all steps."""
         await self._list_tools()
         await self._first_call()
         await self._read_file()
@@ -56,7 +56,7 @@ class Journey:
         await self._ask_again()
 
     async def connect(self) -> None:
-        """Introduce the client to the server."""
+        """Initialize the connection of client and server."""
         self.narrator.step("A client connects and lists the tools")
         self.narrator.say(f"It speaks {self.dialect.says}.")
         await self.client.open()
@@ -160,7 +160,7 @@ class Journey:
     async def _call(
         self, tool: str, arguments: Message, *, only: tuple[str, ...] = (), may_fail: bool = False
     ) -> Message:
-        """Call a tool, and walk through consent where that is asked for; the answer is the result."""
+        """Call a tool and go through consent where the server asks for it; return the result."""
         self.narrator.say(f"→ {tool}({', '.join(_shown(*one) for one in arguments.items())})")
         answer = await self._send(tool, arguments)
         if (ask := self.dialect.asks(answer)) is not None:
@@ -218,10 +218,10 @@ async def play(
     version: ProfileName = USUAL,
     open_page: Callable[[str], object] = webbrowser.open,
 ) -> None:
-    """Play the whole journey in one wire form.
+    """Run the single-user journey in one wire form.
 
     Raises:
-        NotAsPromised: A step did not turn out as it says.
+      NotAsPromised: A step did not have the result it announces.
     """
     narrator = Narrator(out, live=out.isatty() and not plain)
     since = anyio.current_time()
@@ -265,7 +265,7 @@ async def _play(
 
 
 def _shown(name: str, value: object) -> str:
-    # Forty digits of an etag tell a reader nothing.
+    # An etag of forty digits has no meaning for a reader.
     text = json.dumps(
         f"{value[:8]}…" if name == "etag" and isinstance(value, str) else value, ensure_ascii=False
     )

@@ -1,4 +1,4 @@
-"""One of the users of the demo."""
+"""A user of the demo."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ NOTES = "nc_notes_list_notes"
 
 @dataclass(slots=True)
 class Member:
-    """One of the users, with their own browser and their own client."""
+    """A user, with a browser and a client."""
 
     name: str
     uid: str
@@ -38,24 +38,24 @@ class Member:
         return self._client
 
     async def connect(self, mcp_url: str, token: str) -> None:
-        """Have the client speak to the server with this token."""
+        """Connect the client to the server with this token."""
         self.http.headers["Authorization"] = f"Bearer {token}"
         self._client = self.dialect.client(self.http, mcp_url)
         await self._client.open()
         await self.group.start(self.dialect.attend, self._client)
 
     async def send(self, tool: str, arguments: Message, more: Message | None = None) -> Message:
-        """Call a tool; the answer is whatever came back."""
+        """Call a tool and return the response of any kind."""
         return await self.client.request("tools/call", {"name": tool, "arguments": arguments, **(more or {})})
 
     async def ask_for_notes(self) -> Ask | list[dict[str, Any]]:
-        """Ask for the notes; the answer is the server's question where it has one."""
+        """Request the notes; return them, or the server's question."""
         answer = await self.send(NOTES, {})
         ask = self.dialect.asks(answer)
         return list(fields(result_of(answer))["notes"]) if ask is None else ask
 
     async def wait_for(self, ask: Ask, tool: str, arguments: Message) -> Message:
-        """Wait as this client does until the consent request is over; return the result of the waiting call."""
+        """Wait for the end of the consent request; return the result of the waiting call."""
 
         async def again(more: Message) -> Message:
             return await self.send(tool, arguments, more)

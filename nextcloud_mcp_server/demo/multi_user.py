@@ -1,4 +1,4 @@
-"""Two users and one server: each connects their own Nextcloud account, and neither gets at the other's."""
+"""Two users on one server: each connects a Nextcloud account, and neither can access the other's."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ _MOST_LOOKS, _LOOK_SECONDS = 100, 0.05
 
 @dataclass(slots=True)
 class Pair:
-    """Alice and Bob at one server: what must be so however they sign in."""
+    """Alice and Bob on one server, with the checks that are independent of the sign-in."""
 
     stage: MultiUserServers | BuiltinServers
     narrator: Narrator
@@ -50,7 +50,7 @@ class Pair:
     bob: Member
 
     def asked(self, member: Member, answer: Message) -> Ask:
-        """Show the server's question, which must be one."""
+        """Show the server's question; raise if the response has none."""
         member.dialect.show(f"← {member.dialect.asked_by}", answer)
         ask = member.dialect.asks(answer)
         if ask is None:
@@ -58,7 +58,7 @@ class Pair:
         return ask
 
     async def refuse_bob(self, ask: Ask, tool: str, arguments: Message) -> None:
-        """Have Bob open the link that Alice's assistant got when it called this tool."""
+        """Let Bob open the link that Alice's client received for this tool call."""
         self.narrator.step("Bob opens Alice's link")
         self.narrator.say("Somebody sent it to him. He signs in as himself, as anybody would:")
         before = self.connected()
@@ -71,13 +71,13 @@ class Pair:
         self.narrator.done("Refused: a link is for the person whose assistant asked. Nothing was connected.")
 
     def connected(self) -> list[str]:
-        """List whose accesses Nextcloud knows."""
-        # By grant: for some seconds Nextcloud takes the token before the last one too.
+        """List the users with access at Nextcloud."""
+        # By grant: for some seconds after a token refresh Nextcloud also accepts the previous token.
         known = {(one.uid, one.grant_id) for one in self.stage.sandbox.state.app_passwords.values()}
         return sorted(uid for uid, _ in known)
 
     async def lists_only(self, expected: list[str]) -> None:
-        """Wait a moment for Nextcloud to list these accesses and no others: some are ended in the background."""
+        """Wait until Nextcloud lists exactly these accesses: some are ended in the background."""
         for _ in range(_MOST_LOOKS):
             if self.connected() == expected:
                 return
@@ -85,7 +85,7 @@ class Pair:
         raise NotAsPromised(f"Nextcloud lists the accesses of {self.connected()}, and not of {expected}.")
 
     async def read_own(self) -> None:
-        """Have both ask at the same time, again and again."""
+        """Let both users read their notes at the same time, repeatedly."""
         self.narrator.step("Both ask at once, and each reads only their own")
         read: dict[str, set[int]] = {}
 
@@ -107,7 +107,7 @@ class Pair:
         )
 
     async def refuse_number(self) -> None:
-        """Have Bob's assistant ask for a note of Alice."""
+        """Let Bob's client request a note of Alice by its id."""
         note = self.alice.notes[0]
         self.narrator.step("Bob's assistant tries the number of a note of Alice")
         self.narrator.say(f"→ {_NOTE}(note_id={note['id']})")
@@ -118,7 +118,7 @@ class Pair:
         self.narrator.done("For Bob, there is no such note.")
 
     async def end(self) -> None:
-        """End the access of Alice's client, and not Bob's."""
+        """End the access of Alice's client, but not that of Bob's."""
         self.narrator.step("Alice's assistant ends its access, and Bob's keeps his")
         message = str(fields(result_of(await self.alice.send(_REVOKE, {})))["message"])
         self.narrator.say(f"← “{message}”")
@@ -127,16 +127,16 @@ class Pair:
         self.narrator.done("Alice would be asked again; Bob's assistant reads on.")
 
     async def has_no_access(self, member: Member) -> bool:
-        """Tell whether a user's client is asked or refused when it wants the notes."""
+        """Tell whether a user's client is asked for consent, or rejected, when it requests the notes."""
         return isinstance(await member.ask_for_notes(), Ask)
 
 
 @dataclass(slots=True)
 class People(Pair):
-    """One run in mode `oidc`: a token says who a user is, and Nextcloud is asked when a call needs it."""
+    """One run in mode `oidc`: a token identifies the user; the first call asks for consent."""
 
     async def sign_in(self, member: Member) -> None:
-        """Have a user sign in where the server's refusal leads, and connect their client."""
+        """Let a user sign in as the server's response demands, and connect the client."""
         self.narrator.step(f"{member.name}'s client is told where to sign in, and {member.name} does")
         app = OAuthClient(ASSISTANT, member.http)
         found = await app.find(self.stage.mcp_url)
@@ -151,7 +151,7 @@ class People(Pair):
         await member.connect(self.stage.mcp_url, token)
 
     async def run(self) -> None:
-        """Play all of it."""
+        """Run all steps."""
         ask = await self._ask(self.alice)
         await self.refuse_bob(ask, NOTES, {})
         await self._consent(self.alice, ask)
@@ -193,7 +193,7 @@ class Newcomers(Pair):
     apps: dict[str, tuple[OAuthClient, Found]] = field(default_factory=dict[str, tuple[OAuthClient, Found]])
 
     async def run(self) -> None:
-        """Play all of it."""
+        """Run all steps."""
         await self._connect(self.alice)
         await self._first_notes(self.alice)
         await self._want_more()
@@ -238,7 +238,7 @@ class Newcomers(Pair):
         self.narrator.done("No further question.")
 
     async def has_no_access(self, member: Member) -> bool:
-        """Tell whether the client's token is refused: it ends with the access."""
+        """Tell whether the client's token is rejected: it ends with the access."""
         status, _ = await member.client.refused("tools/call", {"name": NOTES, "arguments": {}})
         return status == _UNAUTHORIZED
 
@@ -291,10 +291,10 @@ class Newcomers(Pair):
 async def play_multi_user(
     dialect: Name, out: TextIO, *, mode: Mode = "oidc", plain: bool = False, version: ProfileName = USUAL
 ) -> None:
-    """Play the journey of two users, who sign in at an identity provider, or with Nextcloud itself.
+    """Run the journey of two users, who sign in at an identity provider, or with Nextcloud itself.
 
     Raises:
-        NotAsPromised: A step did not turn out as it says.
+      NotAsPromised: A step did not have the result it announces.
     """
     narrator = Narrator(out, live=out.isatty() and not plain)
     since = anyio.current_time()
@@ -346,7 +346,7 @@ async def _play_builtin(dialect: Name, narrator: Narrator, version: ProfileName)
 async def _member(
     narrator: Narrator, name: Name, who: str, places: Mapping[str, str]
 ) -> AsyncGenerator[Member]:
-    """Give a user a browser and a client, which knows nothing yet."""
+    """Create a user with a browser and a client, which has no token yet."""
     uid = who.lower()
     looking, dialect = Looking(narrator, places), DIALECTS[name](narrator)
     async with (

@@ -1,4 +1,4 @@
-"""Tells the demo in text: numbered steps in colour at a terminal, plain lines elsewhere."""
+"""Prints the demo as text: numbered steps in colour at a terminal, plain lines elsewhere."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ _BOLD, _DIM, _GREEN, _CYAN = "1", "2", "32", "36"
 
 
 class Narrator:
-    """Writes to one stream. `live` says that it is a terminal that understands colours."""
+    """Writes to one stream; `live` is set for a terminal that supports colours."""
 
     def __init__(
         self, out: TextIO, *, live: bool, width: int | None = None, now: Callable[[], float] | None = None
@@ -41,50 +41,50 @@ class Narrator:
         return self._steps
 
     def headline(self, text: str) -> None:
-        """Say what this is."""
+        """Print the title."""
         self._line(self._styled(text, _BOLD))
 
     def step(self, title: str) -> None:
-        """Begin the next step."""
+        """Print the title of the next step."""
         self._steps += 1
         self.step_title = title
         self._line("")
         self._line(self._styled(f"{self._steps:>2}. {title}", f"{_BOLD};{_CYAN}"))
 
     def say(self, text: str) -> None:
-        """Tell something in sentences."""
+        """Print a paragraph."""
         for line in self._wrapped(text, _INDENT, _INDENT):
             self._line(line)
 
     def item(self, text: str) -> None:
-        """Tell one of several things."""
+        """Print an item of a list."""
         for line in self._wrapped(text, f"{_INDENT}• ", f"{_INDENT}  "):
             self._line(line)
 
     def done(self, text: str) -> None:
-        """Tell what was checked and found to be so."""
+        """Print the result of a successful check."""
         first, *more = self._wrapped(text, f"{_INDENT}✓ ", f"{_INDENT}  ")
         self._line(self._styled(first, _GREEN))
         for line in more:
             self._line(self._styled(line, _GREEN))
 
     def wire(self, message: dict[str, Any]) -> None:
-        """Show a message as it came, indented."""
+        """Print a message as received, indented."""
         self.quote(json.dumps(message, indent=2, ensure_ascii=False))
 
     def quote(self, text: str) -> None:
-        """Show a text that is not ours; nothing is left out, long lines are folded at a terminal."""
+        """Print a quoted text completely; long lines are folded at a terminal."""
         for line in text.splitlines():
             for piece in self._folded(line):
                 self._line(f"{_INDENT}{self._styled(_BAR, _DIM)}{piece}".rstrip())
 
     def link(self, url: str) -> None:
-        """Show an address in one piece, so that it can be clicked and copied."""
+        """Print a URL in one piece, so that it can be clicked and copied."""
         self._line(f"\n{_INDENT}{self._styled(url, _BOLD)}\n")
 
     @asynccontextmanager
     async def waiting(self, text: str) -> AsyncGenerator[None]:
-        """Show that something takes its time: a turning wheel at a terminal, one line elsewhere."""
+        """Show that something takes time: a spinner at a terminal, one line elsewhere."""
         if not self._live:
             self.say(f"{text} …")
             yield
@@ -112,7 +112,7 @@ class Narrator:
             await anyio.sleep(_FRAME_SECONDS)
 
     def _line(self, text: str) -> None:
-        # A turning wheel stands on the last line; it goes, and comes back below.
+        # The spinner is on the last line: remove it, and print it again below.
         self._out.write(f"{_CLEAR_LINE if self._waiting else ''}{text}\n{self._waiting}")
         self._out.flush()
 

@@ -1,4 +1,4 @@
-"""How a client gets its token: by what the server's refusal says, and a user who signs in (MCP, Authorization)."""
+"""An OAuth client that gets its token by MCP's authorization specification."""
 
 import base64
 import hashlib
@@ -26,7 +26,7 @@ _UNAUTHORIZED = 401
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a server's refusal leads to: what the server calls itself, and who gives tokens for it."""
+    """What a client discovers from an unauthorized response: the resource, and its authorization server."""
 
     challenge: str
     resource: str
@@ -34,7 +34,7 @@ class Found:
 
 
 class OAuthClient:
-    """A public client that is registered at the issuer, or registers itself; it knows the server's address alone."""
+    """A public client, registered or registering itself, that knows only the server's URL."""
 
     def __init__(self, client_id: str, http: httpx2.AsyncClient, *, scope: str = "openid") -> None:
         self._client_id = client_id
@@ -42,14 +42,14 @@ class OAuthClient:
         self._scope = scope
 
     def ask_for(self, challenge: str, *, keeping: Iterable[str]) -> None:
-        """Ask for the scopes that a refusal names, from now on, beside those that the token has (SEP-2350)."""
+        """From now on request the scopes in a challenge, besides those that the token has (SEP-2350)."""
         named = _SCOPE.search(challenge)
         if named is None:
             raise NotAsPromised("the server's refusal does not say which scopes the call needs.")
         self._scope = " ".join(sorted({*named["scope"].split(), *keeping}))
 
     async def find(self, mcp_url: str) -> Found:
-        """Ask without a token, and follow what the refusal says."""
+        """Send a request without a token, and follow the discovery in the response."""
         refused = await self._http.post(mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         expect(refused.status_code == _UNAUTHORIZED, "the server answers strangers")
         challenge = str(refused.headers.get("WWW-Authenticate"))
@@ -60,7 +60,7 @@ class OAuthClient:
         return Found(challenge, str(about["resource"]), str(about["authorization_servers"][0]))
 
     async def register(self, found: Found, name: str) -> dict[str, Any]:
-        """Become a client there, and give what it answered (RFC 7591 §3.2.1)."""
+        """Register at the issuer and return its response (RFC 7591 §3.2.1)."""
         metadata = await self._json(f"{found.issuer}/.well-known/oauth-authorization-server")
         described = {
             "client_name": name,
@@ -73,7 +73,7 @@ class OAuthClient:
         return registered
 
     async def sign_in(self, found: Found, person: Person, *, only: Collection[str] | None = None) -> str:
-        """Have the user sign in there, and fetch a token for the server; `only` ticks these boxes."""
+        """Let the user sign in, and fetch a token for the server; `only` selects these scopes."""
         metadata = await self._json(f"{found.issuer}/.well-known/openid-configuration")
         verifier, state = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
         digest = hashlib.sha256(verifier.encode()).digest()
@@ -109,7 +109,7 @@ class OAuthClient:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Read a JWT for showing; whether to believe it is the server's business."""
+    """Decode a JWT for display; only the server verifies it."""
     payload = token.split(".")[1]
     claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return claims

@@ -1,4 +1,4 @@
-"""What the demo plays with: a sandbox Nextcloud, and our server as a process of its own."""
+"""The servers of the demo: a sandbox Nextcloud, and this server in its own process."""
 
 import re
 import secrets
@@ -25,7 +25,7 @@ from nextcloud_mcp_server.settings.environment import child_environment
 from nextcloud_mcp_server.storage.crypto import new_key
 
 _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>\d+)/mcp)")
-#: The client that Alice and Bob use, as it is called at the issuer.
+#: The name of Alice's and Bob's client at the issuer.
 ASSISTANT = "demo-assistant"
 _LOGIN_CLIENT = "nextcloud-mcp-server"
 _START_SECONDS = 60
@@ -35,7 +35,7 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Both servers, running."""
+    """Both servers of a single-user demo, running."""
 
     sandbox: Sandbox
     nextcloud_url: str
@@ -46,7 +46,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class MultiUserServers:
-    """All three servers, running."""
+    """All three servers of mode `oidc`, running."""
 
     sandbox: Sandbox
     issuer: Issuer
@@ -57,7 +57,7 @@ class MultiUserServers:
 
 @dataclass(frozen=True, slots=True)
 class BuiltinServers:
-    """Both servers, running; users sign in with Nextcloud."""
+    """Both servers of mode `builtin`, running; users sign in with Nextcloud."""
 
     sandbox: Sandbox
     nextcloud_url: str
@@ -67,7 +67,7 @@ class BuiltinServers:
 
 @asynccontextmanager
 async def open_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
-    """Start both on free ports of this computer; nothing is left behind."""
+    """Start both servers on free ports of this computer; leaves nothing behind."""
     sandbox = Sandbox.demo(version=version)
     secret = secrets.token_urlsafe(32)
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
@@ -85,11 +85,11 @@ async def open_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncG
 async def open_multi_user_servers(
     narrator: Narrator, version: ProfileName = USUAL
 ) -> AsyncGenerator[MultiUserServers]:
-    """Start a Nextcloud, an issuer and our server for many users; nothing is left behind."""
+    """Start a Nextcloud, an issuer and a multi-user server; leaves nothing behind."""
     sandbox, issuer = Sandbox.demo(version=version), Issuer()
     url = f"http://{LOOPBACK}:{_free_port()}"
     login_secret = secrets.token_urlsafe(32)
-    # What an administrator does once, at Nextcloud and at the identity provider.
+    # The configuration by an administrator, once, at Nextcloud and at the identity provider.
     client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")
     issuer.add_client(_LOGIN_CLIENT, secret=login_secret, redirect_uris=[f"{url}/oauth/callback/sign-in"])
     issuer.add_client(ASSISTANT, redirect_uris=[REDIRECT_URI])
@@ -116,10 +116,10 @@ async def open_multi_user_servers(
 async def open_builtin_servers(
     narrator: Narrator, version: ProfileName = USUAL
 ) -> AsyncGenerator[BuiltinServers]:
-    """Start a Nextcloud and our server, which signs users in with it; nothing is left behind."""
+    """Start a Nextcloud and a server that signs users in with it; leaves nothing behind."""
     sandbox = Sandbox.demo(version=version)
     url = f"http://{LOOPBACK}:{_free_port()}"
-    # What an administrator does once, at Nextcloud.
+    # The configuration by an administrator, once, at Nextcloud.
     client = sandbox.state.new_oauth_client(f"Assistants at {url}", f"{url}/oauth/callback/nextcloud")
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with serving(sandbox) as nextcloud_url:
@@ -137,7 +137,7 @@ async def open_builtin_servers(
 
 
 def _free_port() -> int:
-    """Find a port for a server whose own address is a setting."""
+    """Return a free port, for a server whose address is one of its settings."""
     with socket.create_server((LOOPBACK, 0)) as taken:
         return int(taken.getsockname()[1])
 
@@ -146,10 +146,10 @@ def _free_port() -> int:
 async def run_server(
     folder: Path, nextcloud_url: str, narrator: Narrator, variables: Mapping[str, str], *, port: str = "0"
 ) -> AsyncGenerator[tuple[str, Process]]:
-    """Run our server as a process, as its users do, while the block runs; it keeps its data in `folder`.
+    """Run this server as a process, as operators do, while the block runs; its data is in `folder`.
 
     Raises:
-        NotAsPromised: It did not start; with the last it said.
+      NotAsPromised: It did not start; the error has its last output.
     """
     command = [sys.executable, "-m", "nextcloud_mcp_server", "serve"]
     command += ["--transport", "http", "--port", port, "--nextcloud", nextcloud_url]
@@ -169,7 +169,7 @@ async def run_server(
 
 
 async def _listening(process: Process, log: Path) -> str:
-    """Wait until the server says where it listens and answers there."""
+    """Wait until the server logs its address and answers there."""
     said_so_far = anyio.Path(log)
     with anyio.move_on_after(_START_SECONDS):
         while process.returncode is None:

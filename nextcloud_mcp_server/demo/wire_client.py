@@ -1,7 +1,7 @@
-"""An MCP client that writes its JSON-RPC itself, so that every message can be shown as it came.
+"""An MCP client that writes JSON-RPC itself, so that every message can be shown as it was received.
 
-The SDK's client answers elicitations by itself and cannot say everything a client may declare. Both
-eras are here: with a handshake and a session (2025-11-25), and without either (2026-07-28).
+The SDK's client answers elicitations itself and cannot declare every capability. Both protocol versions are here:
+with a handshake and a session (2025-11-25), and without either (2026-07-28).
 """
 
 import json
@@ -22,7 +22,7 @@ Message = dict[str, Any]
 HANDSHAKE_VERSION = "2025-11-25"
 STATELESS_VERSION = "2026-07-28"
 
-#: What a client of SEP-1036's draft says it can do.
+#: The client capability of SEP-1036's draft.
 DRAFT_EXTENSION = "io.github.nextcloud-mcp-server/elicitation-track"
 
 _ACCEPT = "application/json, text/event-stream"
@@ -32,7 +32,7 @@ _META = "io.modelcontextprotocol/"
 
 
 class WireClient(ABC):
-    """Sends requests, keeps notices, and hands on each notice as it comes."""
+    """Sends requests, stores notifications, and passes on each one as it arrives."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class WireClient(ABC):
 
     @abstractmethod
     async def open(self) -> Message:
-        """Learn what the server is and can do."""
+        """Fetch the server's information and capabilities."""
 
     async def listen(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Take the notices that belong to no request, until cancelled or the server ends the stream."""
+        """Receive notifications outside of requests, until cancelled or the server ends the stream."""
         headers = {**self._headers("", {}), "Accept": "text/event-stream"}
         async with self._http.stream("GET", self._url, headers=headers, timeout=None) as response:
             task_status.started()
@@ -64,24 +64,24 @@ class WireClient(ABC):
 
     @abstractmethod
     def _headers(self, method: str, params: Message) -> dict[str, str]:
-        """Write the headers of a request."""
+        """Return the headers of a request."""
 
     @abstractmethod
     def _params(self, params: Message) -> Message:
-        """Add what every request carries."""
+        """Return the parameters with those of every request added."""
 
     async def request(self, method: str, params: Message) -> Message:
-        """Send one request and wait for its answer, a result or an error.
+        """Send one request and wait for its response, a result or an error.
 
         Raises:
-            NotAsPromised: What came back is no answer.
+          NotAsPromised: The response is not one to the request.
         """
         self._last_id += 1
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": self._params(params)}
         return await self._post(message, self._last_id, self._headers(method, params))
 
     async def refused(self, method: str, params: Message) -> tuple[int, str]:
-        """Send one request that the server refuses before it reads it; give the status and the challenge."""
+        """Send one request that the server rejects as unauthorized; return the status and the challenge."""
         message = {"jsonrpc": "2.0", "id": 0, "method": method, "params": self._params(params)}
         answer = await self._http.post(self._url, json=message, headers=self._headers(method, params))
         return answer.status_code, answer.headers.get("WWW-Authenticate", "")
@@ -90,7 +90,7 @@ class WireClient(ABC):
         answer: Message | None = None
         async with self._http.stream("POST", self._url, json=message, headers=headers) as response:
             self._take_session(response)
-            # Read to the end: the server ends the stream after the answer.
+            # Read to the end: the server ends the stream after the response.
             async for one in _messages(response):
                 if one.get("id") == request_id:
                     answer = one
@@ -104,7 +104,7 @@ class WireClient(ABC):
 
     @abstractmethod
     def _take_session(self, response: httpx2.Response) -> None:
-        """Remember what later requests must repeat."""
+        """Store what later requests must repeat."""
 
     def _take(self, notice: Message) -> None:
         self.notices.append(notice)
@@ -113,7 +113,7 @@ class WireClient(ABC):
 
 
 class HandshakeClient(WireClient):
-    """Shakes hands first and has a session, as clients up to 2025-11-25 do."""
+    """Begins with a handshake and has a session, as clients up to 2025-11-25 do."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class HandshakeClient(WireClient):
         self._session: dict[str, str] = {}
 
     async def open(self) -> Message:
-        """Shake hands; the answer is the initialize result."""
+        """Perform the handshake and return the initialize result."""
         answer = await self.request(
             "initialize",
             {
@@ -155,10 +155,10 @@ class HandshakeClient(WireClient):
 
 
 class StatelessClient(WireClient):
-    """Says with every request what it is and can do (2026-07-28)."""
+    """Sends its information and capabilities with every request (2026-07-28)."""
 
     async def open(self) -> Message:
-        """Ask what the server is and can do; other requests do not depend on it."""
+        """Fetch the server's information and capabilities; other requests do not depend on it."""
         answer = await self.request("server/discover", {})
         result: Message = answer["result"]
         return result
@@ -176,11 +176,11 @@ class StatelessClient(WireClient):
         return {**params, "_meta": {**params.get("_meta", {}), **meta}}
 
     def _take_session(self, response: httpx2.Response) -> None:
-        """There is none."""
+        """Do nothing: there is no session."""
 
 
 async def _messages(response: httpx2.Response) -> AsyncIterator[Message]:
-    """Read the messages of an answer, one JSON document or a stream of events."""
+    """Yield the messages of a response, either one JSON document or a stream of events."""
     kind = response.headers.get("content-type", "").partition(";")[0]
     if kind == "application/json":
         yield json.loads(await response.aread())

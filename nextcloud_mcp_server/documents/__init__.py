@@ -1,1 +1,1 @@
-"""Turns documents into text, in a process of its own; imports nothing of this program but its errors."""
+"""Extracts text from documents, in a separate process; imports only the errors of this program."""

@@ -1,4 +1,4 @@
-"""Opens a zip file and the XML in it, after a look at what it would unpack to."""
+"""Opens a zip file and the XML in it, after checking its unpacked size."""
 
 import posixpath
 import zlib
@@ -10,23 +10,23 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from nextcloud_mcp_server.documents.output import Refused
 
 MAX_MEMBERS: Final = 10_000
-#: What all of it may unpack to, and how many times as large as the file itself that may be.
+#: The maximum unpacked size in total, and its maximum ratio to the size of the file.
 MAX_UNPACKED_BYTES: Final = 268_435_456
 MAX_RATIO: Final = 200
-#: Below this a high ratio harms no one: spreadsheets of little content have one.
+#: Below this size a high ratio is accepted: small spreadsheets have one.
 HARMLESS_BYTES: Final = 16_777_216
 MAX_DEPTH: Final = 200
 
 _PIECE_BYTES: Final = 65_536
-#: Office locks a document with a password by putting it into the container of its older formats.
+#: Office puts a document with a password into the container of its older formats.
 _LOCKED: Final = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED: Final = 0x1
-#: What these formats allow. The other methods unpack to any size before the first byte is seen.
+#: The methods that these formats allow. Other methods can unpack to any size before returning the first byte.
 _METHODS: Final = (ZIP_STORED, ZIP_DEFLATED)
 
 
 class Archive:
-    """A zip file that is safe to unpack. What a member unpacks to never exceeds what its entry says."""
+    """A zip file that is safe to unpack. A member never unpacks to more than its entry declares."""
 
     def __init__(self, file: BinaryIO) -> None:
         start = file.read(len(_LOCKED))
@@ -47,7 +47,7 @@ class Archive:
 
     @property
     def names(self) -> list[str]:
-        """The names of what is inside."""
+        """The names of the members."""
         return list(self._members)
 
     def __contains__(self, name: str) -> bool:
@@ -57,7 +57,7 @@ class Archive:
         """Unpack one member piece by piece.
 
         Raises:
-            Refused: It is missing, damaged or locked.
+          Refused: It is missing, damaged or encrypted.
         """
         member = self._members.get(name)
         if member is None or member.compress_type not in _METHODS:
@@ -75,12 +75,12 @@ class Archive:
         """Parse one member.
 
         Raises:
-            Refused: It is no well-formed XML, or declares entities, which no such document does.
+          Refused: It is not well-formed XML, or declares entities, which no such document does.
         """
         parse(self.pieces(name), listener)
 
     def relations(self, name: str) -> "Relations":
-        """Read which parts belong to a part of an Office document: their names by id, and by kind."""
+        """Read the relationships of a part of an Office document: target names by id, and by type."""
         folder, base = posixpath.split(name)
         found = _Relations(folder)
         beside = posixpath.join(folder, "_rels", f"{base}.rels")
@@ -90,47 +90,47 @@ class Archive:
 
 
 class Listener:
-    """Is told what stands in an XML document.
+    """Receives the events of an XML parser.
 
-    Names come without their namespaces, but for attributes that name a relationship: `r:id`.
+    Names come without their namespaces, except for attributes that refer to a relationship: `r:id`.
     """
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Hear that an element begins."""
+        """Handle the start of an element."""
 
     def end(self, name: str) -> None:
-        """Hear that an element ends."""
+        """Handle the end of an element."""
 
     def text(self, text: str) -> None:
-        """Hear text between elements."""
+        """Handle text."""
 
 
 class Relations(dict[str, str]):
-    """The parts that belong to a part: their names by id, and (`/notesSlide`) the last one of each kind."""
+    """The targets of relationships by id, and (`/notesSlide`) the last one of each type."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kinds: dict[str, list[str]] = {}
 
     def keep(self, id_: str, kind: str, target: str) -> None:
-        """Keep one relationship."""
+        """Add one relationship."""
         self[id_] = self[kind] = target
         self._kinds.setdefault(kind, []).append(target)
 
     def every(self, kind: str) -> list[str]:
-        """Name each part of a kind once, in the order of the relationships."""
+        """Return each target of a type once, in the order of the relationships."""
         return list(dict.fromkeys(self._kinds.get(kind, ())))
 
 
 class _Relations(Listener):
-    """Collects the relationships of a part; the last word of their type is their kind."""
+    """Collects the relationships of a part; the last segment of their type is the key."""
 
     def __init__(self, folder: str) -> None:
         self.relations = Relations()
         self._folder = folder
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Keep one relationship to a part of the same document."""
+        """Add a relationship to a part of the same document."""
         if name == "Relationship" and attributes.get("TargetMode") != "External":
             target = posixpath.normpath(posixpath.join("/", self._folder, attributes.get("Target", "")))
             kind = "/" + attributes.get("Type", "").rpartition("/")[2]
@@ -168,7 +168,7 @@ def parse(pieces: Iterator[bytes], listener: Listener) -> None:
 
 
 def _refuse_declarations(_name: str, _system: str | None, _public: str | None, has_subset: bool) -> None:  # noqa: FBT001 - the signature is expat's
-    # Entities are declared for a bomb, or to read a file of this computer. An outside type is never fetched.
+    # Entities serve only attacks: expansion bombs, or reading a local file. An external DTD is never fetched.
     if has_subset:
         raise Refused("broken")
 

@@ -1,4 +1,4 @@
-"""Tells which character encoding bytes are in: by a byte order mark, as UTF-8, or by a detector."""
+"""Detects the character encoding of bytes: by a byte order mark, as UTF-8, or with a detector."""
 
 import codecs
 import re
@@ -8,62 +8,62 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
-#: How much of the beginning of a file decides its encoding.
+#: The bytes at the start of a file that decide its encoding.
 SAMPLE_BYTES: Final = 32_768
-#: So many characters of several bytes in a row are UTF-8 and nothing else.
+#: This many multibyte characters in a row can only be UTF-8.
 CERTAIN: Final = 8
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
-    # Before UTF-16: its little-endian mark begins this one.
+    # Before UTF-16, whose little-endian mark is a prefix of this one.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-#: What the detector chooses from, by Python's name, with the label of the WHATWG Encoding Standard. The first of
-#: those that fit equally well is taken, so the most common stand first.
+#: The encodings from which the detector chooses, by Python's name, with the label of the WHATWG Encoding Standard.
+#: Of equally likely ones the first is taken, so the most common stand first.
 _LABELS: Final = {
     "cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251", "cp932": "Shift_JIS",
     "gb18030": "gb18030", "euc_jp": "EUC-JP", "big5": "Big5", "cp949": "EUC-KR", "koi8_r": "KOI8-R",
     "cp1254": "windows-1254", "cp1253": "windows-1253", "cp1255": "windows-1255", "cp1256": "windows-1256",
     "cp1257": "windows-1257", "cp850": "IBM850",
 }  # fmt: skip
-#: As browsers read these (WHATWG Encoding Standard, "names and labels").
+#: Encodings that browsers read as another (WHATWG Encoding Standard, "names and labels").
 _READ_AS: Final = {
     "iso8859-1": "cp1252", "shift_jis": "cp932", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
     "iso8859-9": "cp1254", "iso8859-11": "cp874",
 }  # fmt: skip
 _CONTROLS: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _NOT_ASCII: Final = re.compile(rb"[^\x00-\x7f]")
-#: A line with anything but ASCII says more of an encoding than a hundred without.
+#: A line with non-ASCII bytes is worth more for detection than a hundred lines without.
 _TELLING: Final = re.compile(rb"[^\n]*[\x80-\xff][^\n]*\n?")
 _UTF8: Final = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
 )
-#: The bytes that are never the first of a character in UTF-8 (RFC 3629 §3).
+#: The bytes that never begin a character in UTF-8 (RFC 3629 §3).
 _INSIDE: Final = bytes(range(0x80, 0xC0))
-#: What Western texts hold beside ASCII when no word has an accent, as windows-1252 has it: one byte for a currency,
-#: a quotation mark, a dash or a sign. None stands within a word but an apostrophe, and none is followed by what is
-#: often the second byte of a character in Shift_JIS.
+#: The non-ASCII characters of Western texts without accents, in windows-1252: one byte for a currency, a quotation
+#: mark, a dash or a symbol. None is inside a word except an apostrophe, and none is followed by a common second byte
+#: of Shift_JIS.
 _SIGN: Final = re.compile(
     rb"(?<![\x80-\xff])(?:(?<=[A-Za-z])\x92|(?<![A-Za-z])[\x80\x84\x93\x96\x97\xa3\xa7\xa9\xab\xb0\xb1\xb7\xd7]"
     rb"|[\x80\x85\x94\x97\x99\xa9\xae\xb0\xb7\xbb](?![A-Za-z])|\x85[\x92\x94])(?![\x80-\xff@\[-`{-~])"
 )
 _WORD: Final = re.compile(r"[^\W\d_]+", re.UNICODE)
-#: A sign between two letters is what the wrong encoding makes of an accent.
+#: A symbol between two letters is what a wrong encoding makes of an accent.
 _ODD: Final = re.compile(
     r"[^\W\d_][^\w\s'\u2019.,;:/@&+()\"\-_\u2010-\u2015\u3000-\u303f\uff00-\uffef]+(?=[^\W\d_])"
 )
 _SCRIPTS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "HEBREW", "ARABIC", "CJK", "BOPOMOFO"})
 _SYLLABLES: Final = frozenset({"HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"})
-#: The letters of Turkish beside ASCII, and those of them that other languages lack.
+#: The non-ASCII letters of Turkish, and those of them that other languages lack.
 _TURKISH: Final = frozenset("çğıöşüÇĞİÖŞÜâîûÂÎÛ")
 _TURKISH_ALONE: Final = frozenset("ğışĞİŞ")
-#: These are tried though the detector rejects them, which it does with short words full of accents, and rare signs.
+#: Encodings that are tried although the detector rejects them, as it does for short accented words and rare symbols.
 _TRIED: Final = {"cp1252": (0.2, 0.0), "cp1250": (0.2, 0.0), "cp1251": (0.2, 0.0), "gb18030": (0.2, 0.0)}
-#: Above this share of damage the bytes are no text.
+#: With a greater share of invalid bytes, the data is not text.
 _MOST_DAMAGE: Final = 0.1
 _MOST_CONTROLS: Final = 0.02
 _SHORT: Final = 4
@@ -71,31 +71,31 @@ _SHORT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Charset:
-    """How a file's bytes are text: Python's codec, and the byte order mark it begins with."""
+    """The encoding of a file: Python's codec, and the byte order mark at its start."""
 
     codec: str
     bom: bytes = b""
 
     @property
     def label(self) -> str:
-        """The name users know, with the byte order mark if there is one."""
+        """The common name of the encoding, with the byte order mark if there is one."""
         name = self.codec.upper().replace("-LE", "LE").replace("-BE", "BE")
         return _LABELS.get(self.codec, name) + (" with BOM" if self.bom else "")
 
     @property
     def unit(self) -> int:
-        """How many bytes a unit has; an offset is at a multiple of it."""
+        """The bytes per code unit; offsets are multiples of it."""
         return 4 if "-32-" in self.codec else 2 if "-16-" in self.codec else 1
 
     def decode(self, data: bytes) -> str:
-        """Decode without the mark; what is damaged becomes U+FFFD."""
+        """Decode without the mark; invalid bytes become U+FFFD."""
         return data.removeprefix(self.bom).decode(self.codec, "replace")
 
     def open(self, data: bytes) -> str:
-        """Decode without the mark, so that `close` gives the same bytes back, damage included.
+        """Decode without the mark, so that `close` restores the same bytes, including invalid ones.
 
         Raises:
-            UnicodeError: There is damage that this encoding cannot carry.
+          UnicodeError: There are invalid bytes that this encoding cannot preserve.
         """
         text = data.removeprefix(self.bom).decode(self.codec, "surrogateescape")
         if self.close(text) != data:
@@ -103,7 +103,7 @@ class Charset:
         return text
 
     def close(self, text: str) -> bytes:
-        """Encode with the mark what `open` gave."""
+        """Encode the text from `open`, with the mark."""
         return self.bom + text.encode(self.codec, "surrogateescape")
 
 
@@ -111,9 +111,9 @@ UTF8: Final = Charset("utf-8")
 
 
 def detect(data: bytes, *, whole: bool) -> Charset | None:
-    """Tell the encoding of a file by its first bytes; None for what is not text.
+    """Detect the encoding of a file by its first bytes; None for other data than text.
 
-    `whole`: these are all its bytes. With more to come, the last character may be incomplete.
+    `whole`: these are all bytes of the file. Otherwise the last character may be incomplete.
     """
     for bom, codec in _BOMS:
         if data.startswith(bom):
@@ -123,7 +123,7 @@ def detect(data: bytes, *, whole: bool) -> Charset | None:
 
 
 def _unmarked(data: bytes, *, whole: bool) -> Charset | None:
-    """Tell the encoding of what has no mark and no zero bytes."""
+    """Detect the encoding of data without a mark and without zero bytes."""
     if b"\0" in data:
         return None
     if _decodes(data, "utf-8", whole=whole):
@@ -133,13 +133,13 @@ def _unmarked(data: bytes, *, whole: bool) -> Charset | None:
     found = _UTF8.findall(data)
     strange = len(_NOT_ASCII.findall(data)) - sum(map(len, found))
     if len(found) > strange:
-        # UTF-8 with some damage.
+        # UTF-8 with some invalid bytes.
         return UTF8 if strange <= _MOST_DAMAGE * len(data) else None
     return _guessed(data)
 
 
 def of_part(head: bytes, part: bytes) -> Charset | None:
-    """Tell the encoding of a file by its beginning and by a part of what follows, from a character on."""
+    """Detect the encoding of a file from its beginning and a later part, from a character on."""
     found = detect(head, whole=False)
     if found is UTF8 and head.isascii() and not _decodes(part, "utf-8", whole=False):
         return detect(part, whole=False)
@@ -147,7 +147,7 @@ def of_part(head: bytes, part: bytes) -> Charset | None:
 
 
 def is_certain(part: bytes) -> bool:
-    """Tell whether a part of a file shows by itself that the file is UTF-8."""
+    """Tell whether a part of a file alone proves that the file is UTF-8."""
     from_a_character = part.lstrip(_INSIDE)
     return (
         _decodes(from_a_character, "utf-8", whole=False)
@@ -157,7 +157,7 @@ def is_certain(part: bytes) -> bool:
 
 
 def of_file(data: bytes) -> Charset | None:
-    """Tell the encoding of a whole file; None for what is not text."""
+    """Detect the encoding of a whole file; None for other data than text."""
     found = detect(data[:SAMPLE_BYTES], whole=len(data) <= SAMPLE_BYTES)
     if found is UTF8 and len(data) > SAMPLE_BYTES:
         other = _NOT_ASCII.search(data)
@@ -167,9 +167,9 @@ def of_file(data: bytes) -> Charset | None:
 
 
 def decode(data: bytes, *, declared: str | None = None) -> str:
-    """Decode a text as a browser would: by its mark, what it says of itself, as UTF-8, or as detected.
+    """Decode a text as a browser would: by its mark, its declaration, as UTF-8, or by detection.
 
-    What is declared and is not so is not believed: a mail program that says `us-ascii` may send anything.
+    A declaration that does not fit the bytes is ignored: a mail program that declares `us-ascii` may send anything.
     """
     marked = next((Charset(codec, bom) for bom, codec in _BOMS if data.startswith(bom)), None)
     if marked is not None:
@@ -181,14 +181,14 @@ def decode(data: bytes, *, declared: str | None = None) -> str:
 
 
 def _known(declared: str | None) -> str | None:
-    """Give Python's name of a declared encoding; None when there is none it can decode text with."""
+    """Return Python's name of a declared encoding; None without one that can decode text."""
     try:
         info = codecs.lookup((declared or "").strip())
     except (LookupError, ValueError):
         return None
     if not getattr(info, "_is_text_encoding", True) or info.name in {"undefined", "idna", "punycode"}:
         return None
-    # A declaration that can be read as ASCII is in no such encoding (HTML standard, 13.2.3.2).
+    # A declaration that can be read as ASCII is not in such an encoding (HTML standard, 13.2.3.2).
     return None if info.name.startswith(("utf-16", "utf-32")) else _READ_AS.get(info.name, info.name)
 
 
@@ -201,7 +201,7 @@ def _decodes(data: bytes, codec: str, *, whole: bool) -> bool:
 
 
 def _is_text(data: bytes, codec: str, *, whole: bool) -> bool:
-    """Tell whether most of it is characters of this encoding, and hardly any a control character."""
+    """Tell whether most of the data is valid in this encoding, with hardly any control characters."""
     unit = 4 if "-32-" in codec else 2
     body = data if whole else data[: len(data) - len(data) % unit]
     text = body.decode(codec, "replace")
@@ -210,7 +210,7 @@ def _is_text(data: bytes, codec: str, *, whole: bool) -> bool:
 
 
 def _wide(data: bytes, *, whole: bool) -> Charset | None:
-    """Find UTF-16 without a mark: of Western text every second byte is zero, and it is always the same one."""
+    """Detect UTF-16 without a mark: in Western text every second byte is zero, always the same one."""
     if b"\0" not in data or len(data) < _SHORT:
         return None
     even, odd = data[::2].count(0), data[1::2].count(0)
@@ -224,16 +224,16 @@ def _wide(data: bytes, *, whole: bool) -> Charset | None:
 
 
 def _guessed(data: bytes) -> Charset | None:
-    """Choose among the encodings of before Unicode the one that makes the likeliest text."""
+    """Choose the legacy encoding that gives the most likely text."""
     from charset_normalizer import from_bytes  # noqa: PLC0415 - only where a text is not UTF-8
 
     telling = b"".join(_TELLING.findall(data))
     if not _NOT_ASCII.search(_SIGN.sub(b"", telling)):
-        # No word tells of another encoding.
+        # There is no word that indicates another encoding.
         return Charset("cp1252")
     sample = telling[:SAMPLE_BYTES]
     if len(telling) > SAMPLE_BYTES:
-        # A character that is cut in two would speak against its own encoding.
+        # A truncated character would count against its own encoding.
         sample = sample[: sample.rfind(b"\n") + 1] or sample
     matches = from_bytes(sample, cp_isolation=list(_LABELS), enable_fallback=False)
     seen = {
@@ -251,7 +251,7 @@ def _guessed(data: bytes) -> Charset | None:
 
 
 def _badness(sample: bytes, codec: str, chaos: float, coherence: float) -> float | None:
-    """Say how unlikely a text is in this encoding; None where it is impossible."""
+    """Return how unlikely a text is in this encoding; None where it is impossible."""
     text = sample.decode(codec, "replace")
     if "\ufffd" in text or any(
         unicodedata.category(c) in {"Cc", "Cn", "Co"} and c not in "\t\n\r\f\v\b\x1b\x85" for c in text
@@ -266,7 +266,7 @@ def _badness(sample: bytes, codec: str, chaos: float, coherence: float) -> float
 
 
 def _is_odd(word: str) -> bool:
-    """Tell whether a word mixes alphabets or small letters with capitals, or has hardly anything but accents."""
+    """Tell whether a word mixes scripts, mixes lower and upper case, or consists mostly of accents."""
     scripts = {_script(c) for c in word} - {""}
     accents = sum(c > "\x7f" for c in word)
     jumps = any(
@@ -282,6 +282,6 @@ def _is_odd(word: str) -> bool:
 
 @cache
 def _script(character: str) -> str:
-    """Name the alphabet of a letter; Han and the Japanese syllables stand in one word."""
+    """Return the script of a letter; Han and the Japanese syllabaries count as one."""
     name = unicodedata.name(character, "").partition(" ")[0]
     return name if name in _SCRIPTS else "CJK" if name in _SYLLABLES else ""

@@ -1,4 +1,4 @@
-"""Text out of e-books (EPUB), chapter by chapter in the order of reading."""
+"""Extracts text from e-books (EPUB), chapter by chapter in reading order."""
 
 import posixpath
 from typing import BinaryIO, Final
@@ -8,7 +8,7 @@ from nextcloud_mcp_server.documents import html_text
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.output import Output, Refused
 
-#: A chapter is held as a whole; a book of this size in one chapter would be War and Peace ten times.
+#: A chapter is held in memory; this is ten times War and Peace.
 MAX_CHAPTER_BYTES: Final = 33_554_432
 
 _CONTAINER: Final = "META-INF/container.xml"
@@ -19,7 +19,7 @@ def read(file: BinaryIO, out: Output) -> None:
     """Write the chapters.
 
     Raises:
-        Refused: It cannot be read; "password" also where the shop's rights management locks it.
+      Refused: It cannot be read; "password" also where the shop's rights management encrypts it.
     """
     archive = Archive(file)
     container, locked, book = _Container(), _Locked(), _Book()
@@ -49,7 +49,7 @@ def _whole(archive: Archive, name: str) -> bytes:
 
 
 class _Container(Listener):
-    """Finds the file that describes the book."""
+    """Finds the package document of the book."""
 
     package = ""
 
@@ -59,7 +59,7 @@ class _Container(Listener):
 
 
 class _Locked(Listener):
-    """Lists what is encrypted; fonts often are, and harm no one."""
+    """Lists what is encrypted; fonts often are, which does not matter."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -84,5 +84,5 @@ class _Book(Listener):
 
     @property
     def chapters(self) -> list[str]:
-        """The files of the chapters, as the book's description names them."""
+        """The files of the chapters, as the package document names them."""
         return [self._files[each] for each in self._spine if each in self._files]

@@ -1,11 +1,11 @@
-"""Paragraphs and tables, as they come out of XML or HTML, to lines of text."""
+"""Converts paragraphs and tables from XML or HTML to lines of text."""
 
 from nextcloud_mcp_server.documents.archive import Listener
 from nextcloud_mcp_server.documents.output import Output
 
 
 class Flow(Listener):
-    """Puts paragraphs together; those in a table become cells, and a row of cells one line with tabs."""
+    """Collects paragraphs; in a table they become cells, and a row becomes one line with tabs."""
 
     def __init__(self, out: Output) -> None:
         self.out = out
@@ -15,7 +15,7 @@ class Flow(Listener):
         self._cells: list[list[str]] = []
 
     def add(self, text: str) -> None:
-        """Add to the innermost open paragraph; text outside of any is no content."""
+        """Add to the innermost open paragraph; text outside of paragraphs is ignored."""
         if self._open:
             self._open[-1].append(text)
 
@@ -25,7 +25,7 @@ class Flow(Listener):
         self._prefixes.append(prefix)
 
     def mark(self, prefix: str) -> None:
-        """Say what the innermost paragraph is; the last word counts."""
+        """Set the prefix of the innermost paragraph; the last call counts."""
         if self._prefixes:
             self._prefixes[-1] = prefix
 
@@ -34,13 +34,13 @@ class Flow(Listener):
         text = "".join(self._open.pop()) if self._open else ""
         prefix = self._prefixes.pop() if self._prefixes else ""
         if self._cells:
-            # In a cell it matters what is a comment or a note, and not what is a heading.
+            # A cell keeps the marks of comments and notes, but not those of headings.
             self._cells[-1].append(prefix + text if prefix.startswith("[") else text)
         elif text.strip():
             self.out.body(prefix + text)
 
     def begin_row(self) -> None:
-        """Open a row; a cell may hold a table of its own."""
+        """Open a row; a cell may contain a nested table."""
         self._rows.append([])
 
     def begin_cell(self) -> None:
@@ -48,7 +48,7 @@ class Flow(Listener):
         self._cells.append([])
 
     def finish_cell(self, times: int = 1) -> None:
-        """Close a cell, which may stand for several equal ones."""
+        """Close a cell, which may be repeated."""
         text = " ".join(" ".join(self._cells.pop()).split()) if self._cells else ""
         if self._rows:
             self._rows[-1] += [text] * times

@@ -1,29 +1,29 @@
-"""Names the rows and columns of a sheet that are hidden, filtered out or folded away."""
+"""Names the rows and columns of a sheet that are hidden, filtered out or collapsed."""
 
 from typing import Final
 
-#: Ranges of each kind that are named; a filter can leave thousands.
+#: The maximum number of ranges named of each kind; a filter can leave thousands.
 MAX_RANGES: Final = 20
 _LETTERS: Final = 26
 
 
 class HiddenCells:
-    """Collects what is hidden in one sheet; rows and columns are counted from 1."""
+    """Collects the hidden parts of one sheet; rows and columns are counted from 1."""
 
     def __init__(self) -> None:
         self._columns: list[tuple[int, int]] = []
         self._rows: list[tuple[int, int]] = []
 
     def add_columns(self, first: int, last: int) -> None:
-        """Note columns, each call to the right of the one before."""
+        """Add columns; each call must be to the right of the one before."""
         _append(self._columns, first, last)
 
     def add_rows(self, first: int, last: int) -> None:
-        """Note rows, each call below the one before."""
+        """Add rows; each call must be below the one before."""
         _append(self._rows, first, last)
 
     def line(self) -> str:
-        """Say what is hidden: `[Hidden: columns C to E; rows 3, 5 to 9]`; "" when nothing is."""
+        """Return the ranges as `[Hidden: columns C to E; rows 3, 5 to 9]`; "" without any."""
         columns = [(column_letters(first), column_letters(last)) for first, last in self._columns]
         rows = [(str(first), str(last)) for first, last in self._rows]
         told = [_told("column", columns), _told("row", rows)]
@@ -31,7 +31,7 @@ class HiddenCells:
 
 
 def column_letters(number: int) -> str:
-    """Write 1 as A, 27 as AA."""
+    """Return the letters of a column: A for 1, AA for 27."""
     letters = ""
     while number > 0:
         number, letter = divmod(number - 1, _LETTERS)

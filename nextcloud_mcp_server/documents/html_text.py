@@ -1,4 +1,4 @@
-"""Text out of HTML: headings, lists and tables keep their form; scripts, styles and forms are left out."""
+"""Extracts text from HTML: keeps headings, lists and tables, omits scripts, styles and forms."""
 
 import re
 from html.parser import HTMLParser
@@ -30,7 +30,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 def write(page: str, out: Output) -> None:
-    """Write the text of a page that was decoded already."""
+    """Write the text of a decoded page."""
     parser = _Page(out)
     parser.feed(page)
     parser.close()
@@ -38,13 +38,13 @@ def write(page: str, out: Output) -> None:
 
 
 def decode(data: bytes) -> str:
-    """Decode a page as a browser would: by its byte order mark, what it says itself, or what its bytes say."""
+    """Decode a page as a browser would: by its byte order mark, its declaration, or detection."""
     found = _CHARSET.search(data[:2048])
     return charset.decode(data, declared=(found[1] or found[2]).decode("ascii") if found else None)
 
 
 class _Page(HTMLParser):
-    """Follows a page, whose elements need not be closed in order, or at all."""
+    """Parses a page, whose elements need not be closed in order, or at all."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(convert_charrefs=True)
@@ -54,7 +54,7 @@ class _Page(HTMLParser):
         self._prefix = ""
         self._preformatted = False
         self._open = False
-        # Whether a row is open, for each open table; and whether a cell is, for each open row.
+        # For each open table, whether a row is open; and for each open row, whether a cell is.
         self._tables: list[bool] = []
         self._rows: list[bool] = []
 
@@ -142,7 +142,7 @@ class _Page(HTMLParser):
             self._rows[-1] = False
 
     def _close_row(self) -> None:
-        """Close the row of the innermost table; one in a cell of another leaves that cell open."""
+        """Close the row of the innermost table; the cell of an outer table stays open."""
         self._close_paragraph()
         if self._tables and self._tables[-1]:
             self._close_cell()

@@ -1,8 +1,8 @@
-"""Takes from the document worker what a reader never needs: files, network, other processes.
+"""Restricts the document worker: no files, no network, no other processes.
 
-The worker calls `isolate` before it reads a byte of the document. Each guard holds from then on for the rest
-of the process and cannot be taken back. Linux has all of them from 6.12 on; where a kernel or platform lacks one, the
-limits of `worker.limit` remain, and `doctor` says which guard is missing.
+The worker calls `isolate` before it reads a byte of the document. Each restriction holds for the rest of the process
+and cannot be undone. Linux has all of them from 6.12 on. Where a kernel or platform lacks one, the limits of
+`worker.limit` remain, and `doctor` reports which restriction is missing.
 """
 
 import ctypes
@@ -31,17 +31,17 @@ _CREATE_RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1
 _READ_FILE: Final = 1 << 2
 _READ_DIR: Final = 1 << 3
-#: The rights over files that each version of Landlock's interface knows, as one past the highest bit.
+#: The file rights that each version of Landlock's interface knows, as one past the highest bit.
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15}
 _NEWEST_FILE_RIGHTS: Final = 16
-#: TCP is governed from version 4 on, signals and abstract Unix sockets from version 6 on.
+#: TCP is covered from version 4 on, signals and abstract Unix sockets from version 6 on.
 _TCP_VERSION, _TCP_RIGHTS = 4, 0b11
 _SCOPE_VERSION, _SCOPES = 6, 0b11
 
-#: Where shared libraries lie besides Python's own folders.
+#: The places of shared libraries besides Python's own folders.
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
 
-# linux/seccomp.h, linux/filter.h: offsets in `struct seccomp_data`, and what a filter may answer.
+# linux/seccomp.h, linux/filter.h: offsets in `struct seccomp_data`, and the return values of a filter.
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW: Final = 0x7FFF0000
@@ -50,8 +50,8 @@ _KILL: Final = 0x80000000
 #: x86-64 kernels may offer a second table of system calls from this number on (x32).
 _X32_CALLS: Final = 0x40000000
 
-#: What Python needs to compute, to read standard input, to write its two outputs and to import modules. There is
-#: no socket, no new process, no signal to another process, and no way to change a file among them.
+#: What Python needs to compute, to read standard input, to write its two outputs and to import modules. There is no
+#: socket, no new process, no signal to another process, and no way to change a file among them.
 _NEEDED: Final = {
     # AUDIT_ARCH_X86_64, and the numbers of arch/x86/entry/syscalls/syscall_64.tbl
     "x86_64": (
@@ -128,11 +128,11 @@ _NEEDED: Final = {
 
 
 def isolate() -> None:
-    """Give up everything that the kernel lets a process give up; what it does not know is left out."""
+    """Apply every restriction that the kernel supports; unsupported ones are left out."""
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without it neither guard may be set by a process without privileges, and a setuid program would undo them.
+    # Required for both restrictions in an unprivileged process; and a setuid program would otherwise undo them.
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return
     # No other process of the same user may attach to this one.
@@ -142,7 +142,7 @@ def isolate() -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> None:
-    """Leave Python's own modules as the only files that can be opened, for reading (Landlock, Linux 5.13)."""
+    """Allow only Python's own modules to be opened, for reading (Landlock, Linux 5.13)."""
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     if version < 1:
         return
@@ -165,10 +165,10 @@ def _close_files(libc: ctypes.CDLL) -> None:
 
 
 def _modules() -> Iterator[str]:
-    """List where Python and its libraries lie.
+    """Yield the folders of Python and its libraries.
 
-    A checkout is on the module path as a whole when it is installed for development: it may hold a database
-    or an `.env`, so only the package in it counts.
+    A checkout that is installed for development is on the module path as a whole. It may contain a database or an
+    `.env`, so only the package in it counts.
     """
     yield str(_PACKAGE)
     yield from _LIBRARIES
@@ -200,7 +200,7 @@ def _close_system(libc: ctypes.CDLL) -> None:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
         (_JUMP_IF_AT_LEAST, len(needed), 0, _X32_CALLS),
-        # Each jumps over those after it and over the refusal.
+        # Each jump skips those after it and the refusal.
         *((_JUMP_IF_EQUAL, len(needed) - at, 0, number) for at, number in enumerate(needed)),
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),

@@ -1,4 +1,4 @@
-"""Tries from inside a worker what a document that takes one over would try; for `doctor` and the tests."""
+"""Tries inside a worker what a document with control over it would try; for `doctor` and the tests."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.documents.isolation import isolate
 from nextcloud_mcp_server.documents.worker import limit, limits_of_system
 
 _SECONDS: Final = 20
-#: As for a document, but for what is run.
+#: The worker's command, with this module in place of the worker.
 COMMAND: Final = (
     *process.COMMAND[:3],
     process.COMMAND[3].replace(
@@ -27,7 +27,7 @@ def _fork() -> None:
         os._exit(0)
 
 
-#: What is tried, and what a worker without that guard could do.
+#: The attempts, each with what a worker without that restriction could do.
 ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
     "read files of this user": lambda: os.listdir(process.TOP),  # noqa: PTH208 - the plainest way to ask
     "read this server's environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
@@ -38,9 +38,9 @@ ATTEMPTS: Final[dict[str, Callable[[], object]]] = {
 
 
 def open_ways() -> list[str]:
-    """Start a worker, and list what it could do that its isolation should prevent.
+    """Start a worker, and return the attempts that succeed although isolation should prevent them.
 
-    A worker that does not answer counts as one that can do everything.
+    For a worker that does not answer, return all of them.
     """
     try:
         answer = subprocess.run(  # noqa: S603 - our own command
@@ -52,7 +52,7 @@ def open_ways() -> list[str]:
 
 
 def main() -> None:
-    """Isolate this process as a worker does, try everything, and print what was possible."""
+    """Isolate this process like a worker, try everything, and print what was possible."""
     limit(limits_of_system())
     isolate()
     for way, attempt in ATTEMPTS.items():

@@ -1,4 +1,4 @@
-"""Which files are documents, by name, type or first bytes, and what to call them."""
+"""Determines which files are documents, by name, media type or first bytes, and names their kinds."""
 
 from typing import Final, Literal
 
@@ -15,7 +15,7 @@ NAMES: Final[dict[Kind, str]] = {
     "rtf": "RTF document",
     "mail": "e-mail",
 }
-#: Kinds that are text themselves, so that they can be read as they are stored, and edited.
+#: Kinds that are text themselves, so that they can be read as stored, and edited.
 TEXTS: Final = frozenset[Kind]({"html", "rtf", "mail"})
 
 _ENDINGS: Final[dict[str, Kind]] = {
@@ -52,12 +52,12 @@ _OLD_TYPES: Final = {
 
 
 def by_name(path: str) -> Kind | None:
-    """Tell the kind of a document by its ending; None for anything else."""
+    """Return the kind of a document by its extension; None for other files."""
     return _ENDINGS.get(_ending(path))
 
 
 def by_content(content_type: str, start: bytes) -> Kind | None:
-    """Tell the kind of a document whose name says nothing, by its type or its first bytes."""
+    """Return the kind of a document without a known extension, by its media type or first bytes."""
     if start.startswith(b"%PDF-"):
         return "pdf"
     if start.startswith(b"{\\rtf"):
@@ -66,7 +66,7 @@ def by_content(content_type: str, start: bytes) -> Kind | None:
 
 
 def outdated(path: str, content_type: str) -> str | None:
-    """Name a format of before 2007, whose text cannot be read; None for anything else."""
+    """Return the name of a format of before 2007, whose text cannot be extracted; None for others."""
     return _OLD.get(_OLD_TYPES.get(content_type, _ending(path)))
 
 

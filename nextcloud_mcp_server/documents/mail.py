@@ -1,4 +1,4 @@
-"""Text out of e-mails (.eml): who, when, about what, the text, and which files were attached."""
+"""Extracts text from e-mails (.eml): addresses, date, subject, text, and the names of attachments."""
 
 from email import policy
 from email.message import EmailMessage, MIMEPart
@@ -9,15 +9,15 @@ from nextcloud_mcp_server.documents import charset, html_text
 from nextcloud_mcp_server.documents.output import Output, Refused
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
-#: A mail in a mail in a mail: deeper ones are named and not followed.
+#: The maximum depth of nested e-mails: deeper ones are named and not read.
 MAX_DEPTH: Final = 5
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the headers that users see, the text, and the names of what is attached.
+    """Write the visible headers, the text, and the names of the attachments.
 
     Raises:
-        Refused: It is no e-mail.
+      Refused: It is not an e-mail.
     """
     message = BytesParser(EmailMessage, policy=policy.default).parse(file)
     if not any(message.get(name) for name in _HEADERS):
@@ -58,7 +58,7 @@ def _text(part: MIMEPart) -> str:
 
 
 def _header(message: EmailMessage, name: str) -> list[str]:
-    """Give the values of a header; some programs put other bytes than ASCII there, in whatever encoding."""
+    """Return the values of a header; some programs put non-ASCII bytes there, in any encoding."""
     values: list[str] = []
     for raw_name, value in message.raw_items():
         if raw_name.lower() == name.lower():

@@ -1,4 +1,4 @@
-"""Text out of OpenDocument files: texts (.odt), spreadsheets (.ods), presentations (.odp)."""
+"""Extracts text from OpenDocument files: texts (.odt), spreadsheets (.ods), presentations (.odp)."""
 
 import re
 from typing import BinaryIO, Final
@@ -9,26 +9,26 @@ from nextcloud_mcp_server.documents.hidden_cells import HiddenCells
 from nextcloud_mcp_server.documents.output import Output, Refused
 from nextcloud_mcp_server.documents.page_headers import PageHeaders
 
-#: Equal cells in a row that are told; an empty rest of a row is written as thousands.
+#: The maximum number of equal cells written per row; the empty rest of a row is stored as thousands of cells.
 MAX_REPEATED: Final = 100
 MAX_SPACES: Final = 100
-#: More rows or columns than any program knows.
+#: More rows or columns than any program supports.
 MAX_CELLS: Final = 100_000_000
 
 _CONTENT: Final = "content.xml"
 _STYLES: Final = "styles.xml"
 _MANIFEST: Final = "META-INF/manifest.xml"
-#: What was deleted but is kept, and what only a layout needs.
+#: Deleted text that is kept, and elements for layout only.
 _LEFT_OUT: Final = frozenset({"tracked-changes", "forms", "shapes", "dde-source"})
-#: What stands before the text of a comment, beside its author; elsewhere these are fields that are part of the text.
+#: Elements before the text of a comment, besides its author; elsewhere they are fields that belong to the text.
 _ABOUT_COMMENT: Final = frozenset({"date", "date-string", "creator-initials"})
-#: What holds the result of a formula.
+#: Attributes with the result of a formula.
 _VALUES: Final = ("value-type", "value", "string-value", "date-value", "time-value", "boolean-value")
 _REFERENCE: Final = re.compile(r"\[\.?([^\[\]]*)\]")
-#: Rows and columns that are hidden or folded away, and those that a filter leaves out (ODF 1.3, part 3, 19.749).
+#: Rows and columns that are hidden or collapsed, and those that a filter hides (ODF 1.3, part 3, 19.749).
 _UNSEEN: Final = frozenset({"collapse", "filter"})
 _SIGNS: Final = {"tab": "\t", "line-break": "\n"}
-#: Those of left and first pages are elements of their own.
+#: Left and first pages have elements of their own.
 _PAGE_HEADERS: Final = {
     f"{kind}{pages}": kind.title() for kind in ("header", "footer") for pages in ("", "-left", "-first")
 }
@@ -36,10 +36,12 @@ _PREFIXES: Final = {"list-item": "- ", "note-body": "[note] ", "annotation": "[c
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the text of the document, a spreadsheet's rows as lines with tabs; of a text its pages' headers too.
+    """Write the text of a document, the rows of a spreadsheet as lines with tabs.
+
+    Of a text document, also the headers and footers of its pages.
 
     Raises:
-        Refused: It cannot be read.
+      Refused: It cannot be read.
     """
     archive = Archive(file)
     manifest = _Manifest()
@@ -49,13 +51,13 @@ def read(file: BinaryIO, out: Output) -> None:
         raise Refused("password")
     content = _Text(out)
     archive.xml(_CONTENT, content)
-    # Those of spreadsheets and presentations are mostly what the program put there: "Page 1".
+    # In spreadsheets and presentations these are mostly defaults of the program: "Page 1".
     if content.is_text and _STYLES in archive:
         archive.xml(_STYLES, _PageHeaders(out))
 
 
 class _Manifest(Listener):
-    """Sees whether a password is needed: then the parts are no zip members as usual, but ciphers."""
+    """Tells whether a password is needed: then the zip members are encrypted."""
 
     locked = False
 
@@ -65,11 +67,11 @@ class _Manifest(Listener):
 
 
 class _Text(Flow):
-    """Follows the content of any of these."""
+    """Parses the content of any of these documents."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)
-        #: Whether it is a text, and no spreadsheet or presentation.
+        #: Whether it is a text document, not a spreadsheet or presentation.
         self.is_text = False
         self._last = ""
         self._hidden = 0
@@ -80,14 +82,14 @@ class _Text(Flow):
         self._spreadsheet = False
         self._style = ""
         self._hiding: set[str] = set()
-        # Of each open paragraph or part of one: whether it is hidden.
+        # For each open paragraph or part of one: whether it is hidden.
         self._parts: list[bool] = []
-        # Of each open section: whether it is hidden, and with it all that it holds.
+        # For each open section: whether it is hidden, with everything in it.
         self._sections: list[bool] = []
         self._formulas: list[str] = []
         self._author: list[str] | None = None
         self._hidden_cells = HiddenCells()
-        # How many columns and rows of the sheet have come.
+        # The columns and rows of the sheet read so far.
         self._columns_passed = self._rows_passed = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -98,7 +100,7 @@ class _Text(Flow):
         self._prefix = _PREFIXES.get(name, self._prefix)
         self._comments += name == "annotation"
         self._spreadsheet = self._spreadsheet or name == "spreadsheet"
-        # Formats of numbers have texts as well.
+        # Number formats contain elements of this name as well.
         self.is_text = self.is_text or (name == "text" and self._last == "body")
         self._last = name
         match name:
@@ -128,9 +130,10 @@ class _Text(Flow):
                 self.add(_SIGNS.get(name, ""))
 
     def _learn(self, name: str, attributes: dict[str, str]) -> None:
-        """Keep which styles hide: `text:display` a text, `table:display` a sheet (ODF 1.3, part 3, chapter 20).
+        """Record the styles that hide text or sheets.
 
-        A section says so itself.
+        `text:display` hides a text, `table:display` a sheet (ODF 1.3, part 3, chapter 20). A section has its own
+        attribute.
         """
         if name == "section":
             self._sections.append(attributes.get("display") == "none")
@@ -140,7 +143,7 @@ class _Text(Flow):
             self._hiding.add(self._style)
 
     def _pass_cells(self, name: str, attributes: dict[str, str]) -> None:
-        """Begin a row, or pass a column's description, which stands before all rows."""
+        """Begin a row, or read a column's description; these precede all rows."""
         hidden = attributes.get("visibility") in _UNSEEN
         if name == "table-column":
             first = self._columns_passed + 1
@@ -160,11 +163,11 @@ class _Text(Flow):
         self.begin_cell()
 
     def _hide(self, attributes: dict[str, str], *, hidden: bool = False) -> None:
-        """Mark the beginning of what is formatted as hidden."""
+        """Write the mark before text that is formatted as hidden."""
         hidden = hidden or attributes.get("style-name") in self._hiding
         self._parts.append(hidden)
         if hidden:
-            # A hidden text may be an attribute, and what is shown of it then nothing.
+            # A hidden text may be an attribute, and its visible content empty.
             self.add(f"[hidden: {attributes.get('string-value', '')}")
 
     def _end_hidden(self) -> None:
@@ -214,10 +217,10 @@ class _Text(Flow):
 
 
 class _PageHeaders(_Text):
-    """Follows the styles of a text, where the headers and footers of its pages are (ODF 1.3, part 3, 16.10)."""
+    """Parses the styles of a text document for page headers and footers (ODF 1.3, part 3, 16.10)."""
 
     def __init__(self, out: Output) -> None:
-        # What stands elsewhere among the styles is no text of the document.
+        # Other text among the styles is not text of the document.
         super().__init__(Output(len, tell=out.tell))
         self._headers = PageHeaders(out)
         self._elsewhere = self.out
@@ -244,6 +247,6 @@ def _has_value(attributes: dict[str, str]) -> bool:
 
 
 def _formula(attributes: dict[str, str]) -> str:
-    """Write the formula of a cell that has no result: `of:=SUM([.A1:.A3])` is `=SUM(A1:A3)` to users."""
+    """Return the formula of a cell without a result, as shown: `of:=SUM([.A1:.A3])` as `=SUM(A1:A3)`."""
     formula = attributes.get("formula", "")
     return _REFERENCE.sub(r"\1", formula[formula.find("=") :]).replace(":.", ":") if formula else ""

@@ -1,23 +1,23 @@
-"""What a reader writes its text to, and how it says that a document cannot be read."""
+"""Receives the text of a reader, and defines how reading a document can end."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-#: The most text that is taken out of one document, about two thousand pages.
+#: The maximum text extracted from one document, about two thousand pages.
 MAX_TEXT_BYTES: Final = 4_194_304
 
-#: How reading a document ended. `slow` and `memory` may be the server's word, when the worker had no last one.
+#: How reading a document ended. The server sets `slow` and `memory` where the worker ended without a result.
 End = Literal["ok", "long", "slow", "memory", "password", "empty", "unpacks", "broken", "failed"]
 
-#: Control characters say nothing to a reader, and a NUL would make a text look like a binary file.
+#: Control characters mean nothing to a reader, and a NUL would make a text look like a binary file.
 _DROPPED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _LINE_ENDS: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 
 class Refused(Exception):
-    """A document cannot be read on; `end` says why."""
+    """A document cannot be read further; `end` gives the reason."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end)
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Output:
-    """Takes text until there is enough of it. Blank lines never stand in a row."""
+    """Receives text up to the limit. Removes repeated blank lines."""
 
     send: Callable[[bytes], object]
     tell: Callable[[str], object] = print
@@ -35,10 +35,10 @@ class Output:
     _blank: int = field(default=2, init=False)
 
     def write(self, text: str) -> None:
-        """Send one or more whole lines.
+        """Write one or more whole lines.
 
         Raises:
-            Refused: That was the last there is room for.
+          Refused: The limit is reached.
         """
         kept: list[str] = []
         for line in _LINE_ENDS.sub("\n", text).split("\n"):
@@ -55,11 +55,11 @@ class Output:
         self.send(data)
 
     def body(self, text: str) -> None:
-        """Send text of the document itself, not a mark of ours."""
+        """Write text of the document itself, as opposed to an added mark."""
         if text.strip():
             self.anything = True
             self.write(text)
 
     def progress(self, done: int, total: int) -> None:
-        """Say how far the reading is."""
+        """Report the progress of reading."""
         self.tell(f"{done} {total}")

@@ -1,4 +1,4 @@
-"""The headers and footers of pages: a document holds several of each, often equal ones."""
+"""Page headers and footers: a document contains several of each, often equal ones."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from nextcloud_mcp_server.documents.output import Output
 
 
 class PageHeaders:
-    """Writes each header and footer that differs from the others once, after a mark that says what it is."""
+    """Writes each different header and footer once, after a mark with its kind."""
 
     def __init__(self, out: Output) -> None:
         self._out: Final = out
@@ -14,15 +14,15 @@ class PageHeaders:
         self._pieces: list[bytes] = []
 
     def begin(self) -> Output:
-        """Begin one; its text goes to the output that is returned."""
+        """Begin one; its text goes to the returned output."""
         self._pieces = []
         return Output(self._pieces.append, tell=self._out.tell, room=self._out.room)
 
     def finish(self, title: str) -> None:
-        """Write the one that was begun, unless it is empty or was written before.
+        """Write the current one, unless it is empty or was written before.
 
         Raises:
-            Refused: There is no room left.
+          Refused: The limit is reached.
         """
         text = b"".join(self._pieces).decode().strip("\n")
         if text and (title, text) not in self._written:

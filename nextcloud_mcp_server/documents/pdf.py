@@ -1,4 +1,4 @@
-"""Text out of PDF, page by page, with a mark before each page."""
+"""Extracts text from PDF, page by page, with a mark before each page."""
 
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -8,15 +8,15 @@ from nextcloud_mcp_server.documents.pdf_form import FilledFields
 if TYPE_CHECKING:
     from pypdf import PageObject
 
-#: What a damaged page makes the library raise, besides its own errors; the other pages can be read all the same.
+#: What the library raises for a damaged page, besides its own errors; the other pages can still be read.
 _DAMAGE: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
 
 
-#: Kinds of annotations that say nothing themselves: windows of others, links, and the fields of forms, which are
-#: read by themselves.
+#: Annotations without text of their own: pop-up windows of others, links, and form fields, which are read
+#: separately.
 _SILENT: Final = frozenset({"/Popup", "/Link", "/Widget"})
 
 
@@ -24,14 +24,14 @@ def read(file: BinaryIO, out: Output) -> None:
     """Write the text of each page.
 
     Raises:
-        Refused: It needs a password, has no text at all, or is damaged.
+      Refused: It needs a password, contains no text, or is damaged.
     """
     from pypdf import PasswordType, PdfReader  # noqa: PLC0415 - only where a PDF is read
     from pypdf.errors import PyPdfError  # noqa: PLC0415 - as above
 
     try:
         reader = PdfReader(file, strict=False)
-        # Many are locked against changes alone, and open with an empty password.
+        # Many are protected only against changes, and open with an empty password.
         if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
             raise Refused("password")
         total = len(reader.pages)
@@ -56,7 +56,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 def _comments(page: "PageObject") -> list[str]:
-    """Say what users wrote on a page: notes, and words beside what they marked."""
+    """Return the annotations of a page: notes, and comments on marked text."""
     found: list[str] = []
     try:
         for annotation in page.annotations or ():

@@ -1,19 +1,19 @@
-"""What was filled into the form of a PDF: names and values of its fields (ISO 32000-1, 12.7)."""
+"""Reads the filled fields of a PDF form: names and values (ISO 32000-1, 12.7)."""
 
 from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from pypdf import PageObject
 
-#: Values that are told of one document, and the characters of each.
+#: The maximum number of values of one document, and the maximum characters of each.
 MOST_FIELDS: Final = 2_000
 MOST_CHARACTERS: Final = 4_000
-#: A field may belong to another one, which may be its own descendant in a damaged file.
+#: A field may have a parent, which in a damaged file may be its own descendant.
 _MOST_PARENTS: Final = 32
 
-#: Flags of a widget (12.5.3): not shown at all, or in print alone.
+#: Flags of a widget (12.5.3): never shown, or printed only.
 _HIDDEN: Final = 0x02 | 0x20
-#: Flags of a field: a button that is only pressed, a password.
+#: Flags of a field: a push button, a password.
 _PUSH_BUTTON: Final = 0x10000
 _PASSWORD: Final = 0x2000
 
@@ -21,14 +21,14 @@ _Values = dict[str, object]
 
 
 class FilledFields:
-    """Reads the filled fields page by page; one that stands on several pages is told once."""
+    """Reads the filled fields page by page; a field on several pages is returned once."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
         self._full = False
 
     def on(self, page: "PageObject", *, damage: tuple[type[Exception], ...]) -> list[str]:
-        """Say what was filled in on a page; `damage` is what a broken field may raise."""
+        """Return the filled fields of a page; `damage` lists what a broken field may raise."""
         found: list[str] = []
         try:
             for annotation in page.annotations or ():
@@ -47,10 +47,10 @@ class FilledFields:
 
 
 def _line(widget: _Values) -> str | None:
-    """Write a filled field; None where the annotation is none."""
+    """Return the line of a filled field; None where the annotation is not one."""
     if widget.get("/Subtype") != "/Widget":
         return None
-    # The widget of a field that has only one is the field itself.
+    # A field with only one widget is that widget.
     chain = _chain(widget)
     kind, value = _inherited(chain, "/FT"), _inherited(chain, "/V")
     flags = _number(_inherited(chain, "/Ff"))
@@ -69,7 +69,7 @@ def _line(widget: _Values) -> str | None:
 
 
 def _chain(field: _Values) -> list[_Values]:
-    """List a field and those it belongs to."""
+    """Return a field and its ancestors."""
     chain = [field]
     while len(chain) < _MOST_PARENTS and (parent := _values(chain[-1].get("/Parent"))):
         chain.append(parent)
@@ -81,7 +81,7 @@ def _inherited(chain: list[_Values], key: str) -> object:
 
 
 def _text(value: object, shown_as: dict[str, str]) -> str:
-    """Write a value: a text, a name, a stream, or a list of what was chosen."""
+    """Return a value as text: a string, a name, a stream, or a list of choices."""
     if isinstance(value, list):
         chosen = (_plain(one) for one in cast("list[object]", value))
         text = ", ".join(shown_as.get(one, one) for one in chosen)
@@ -92,7 +92,7 @@ def _text(value: object, shown_as: dict[str, str]) -> str:
 
 
 def _shown_as(options: object) -> dict[str, str]:
-    """Read how the values of a list are shown: each option is a value, or a pair of a value and what is shown."""
+    """Map the values of a choice field to labels; an option is a value, or a pair of value and label."""
     shown: dict[str, str] = {}
     for option in cast("list[object]", options) if isinstance(options, list) else ():
         pair = _object(option)
@@ -103,7 +103,7 @@ def _shown_as(options: object) -> dict[str, str]:
 
 
 def _plain(value: object) -> str:
-    """Write a text, a name or a stream of text on one line; what is neither has none."""
+    """Return a string, a name or a text stream on one line; "" for anything else."""
     from pypdf.generic import NameObject, StreamObject  # noqa: PLC0415 - only where a PDF is read
 
     found = _object(value)
@@ -126,6 +126,6 @@ def _values(value: object) -> _Values:
 
 
 def _object(value: object) -> object:
-    """Follow a reference to another object of the file."""
+    """Resolve a reference to another object of the file."""
     follow = getattr(value, "get_object", None)
     return follow() if callable(follow) else value

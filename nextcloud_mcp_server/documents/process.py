@@ -1,4 +1,4 @@
-"""Runs the worker that reads one document, and takes what it says with the caution it deserves."""
+"""Runs the worker that reads one document, and treats its output as untrusted."""
 
 import re
 import signal
@@ -17,14 +17,14 @@ from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 
-#: From the last byte of the document on: of a large document, and of one of at most `SMALL_BYTES`.
+#: Seconds from the last byte of the document on: for a large document, and for one of at most `SMALL_BYTES`.
 DEADLINE_SECONDS: Final = 45.0
 SMALL_DEADLINE_SECONDS: Final = 10.0
 
 _ROOT: Final = str(Path(__file__).parents[2])
 #: The root folder, on any system.
 TOP: Final = Path(_ROOT).anchor
-#: Isolated (`-I`): nothing that lies in a working directory or that a variable names is imported.
+#: Isolated (`-I`): nothing is imported from the working directory or from paths in environment variables.
 COMMAND: Final = (
     sys.executable,
     "-I",
@@ -37,7 +37,7 @@ COMMAND: Final = (
 
 _PROGRESS: Final = re.compile(r"(\d{1,9}) (\d{1,9})")
 _LONGEST_LINE: Final = 200
-#: A client need not hear of every page.
+#: The minimum interval between progress reports.
 _REPORT_SECONDS: Final = 0.5
 _ENDS: Final = frozenset(cast("tuple[End, ...]", get_args(End)))
 
@@ -46,7 +46,7 @@ Report = Callable[[int, int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The text of a document as UTF-8, how reading it ended, and after how many of its parts."""
+    """The text of a document as UTF-8, how reading ended, and after how many parts."""
 
     text: bytes
     end: End
@@ -61,13 +61,13 @@ async def extract(
     seconds: float | None = None,
     command: Sequence[str] = COMMAND,
 ) -> Extract:
-    """Read one document in a process of its own, which is gone when this returns or is cancelled."""
+    """Read one document in a separate process, which has ended when this returns or is cancelled."""
     process = await anyio.open_process(
         [*command, kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # The server's own environment holds its keys and passwords.
+        # The server's own environment contains its keys and passwords.
         env={},
         cwd=TOP,
         start_new_session=True,
@@ -85,7 +85,7 @@ async def extract(
             await process.wait()
             late = False
     finally:
-        # Whatever the caller and the document do, no process is left behind.
+        # Whatever the caller and the document do, the process must end.
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
                 process.kill()
@@ -96,10 +96,10 @@ async def extract(
 
 
 async def _feed(process: Process, pieces: AsyncIterable[bytes]) -> int:
-    """Hand the document over, and return its size; the worker takes all of it before it says anything."""
+    """Send the document and return its size; the worker reads all of it before it writes."""
     stdin = cast("anyio.abc.ByteSendStream", process.stdin)
     size = 0
-    # A worker that ends early says why by its last word, or by its signal.
+    # A worker that ends early gives the reason in its last message, or by its signal.
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for piece in pieces:
             size += len(piece)
@@ -110,7 +110,7 @@ async def _feed(process: Process, pieces: AsyncIterable[bytes]) -> int:
 
 @dataclass(slots=True)
 class _Taken:
-    """What came so far, from a process that a document may have taken over."""
+    """The output so far, from a process that a document may control."""
 
     report: Report
     bytes_: bytearray = field(default_factory=bytearray)
@@ -119,12 +119,12 @@ class _Taken:
     _reported_at: float = 0.0
 
     async def text(self, stream: ByteReceiveStream) -> None:
-        """Take text until it ends, or there is more than a worker sends that keeps to its limit."""
+        """Read text until it ends, or exceeds the limit of a correct worker."""
         async for piece in stream:
             self.bytes_ += piece[: MAX_TEXT_BYTES - len(self.bytes_)]
 
     async def words(self, stream: ByteReceiveStream) -> None:
-        """Take what it says about itself; what is no word of ours says nothing."""
+        """Read the worker's messages; unknown ones are ignored."""
         begun = ""
         async for piece in stream:
             *lines, begun = (begun + piece.decode("ascii", "replace")).split("\n")
@@ -144,8 +144,8 @@ class _Taken:
 
 
 def _why(process: Process, *, late: bool) -> End:
-    """Tell why a worker had no last word."""
+    """Return why a worker ended without a last message."""
     if late or process.returncode == -getattr(signal, "SIGXCPU", 0):
         return "slow"
-    # The system ends by this signal what takes the memory of others.
+    # The system ends a process with this signal when memory is short.
     return "memory" if process.returncode == -getattr(signal, "SIGKILL", 0) else "failed"

@@ -1,4 +1,4 @@
-"""Text out of RTF."""
+"""Extracts text from RTF."""
 
 import re
 from importlib import import_module
@@ -17,15 +17,15 @@ def read(file: BinaryIO, out: Output) -> None:
     """Write the text.
 
     Raises:
-        Refused: It is no RTF.
+      Refused: It is not RTF.
     """
-    # It has no types of its own.
+    # The library has no types.
     to_text: _ToText = import_module("striprtf.striprtf").rtf_to_text
     data = file.read()
     if not data.lstrip().startswith(b"{\\rtf"):
         raise Refused("broken")
     try:
-        # RTF is ASCII; what is not, some writers put there in the code page of the document.
+        # RTF is ASCII; some programs write other bytes in the code page of the document.
         text = to_text(_decoded(data), errors="replace")
     except (ValueError, LookupError):
         raise Refused("broken") from None

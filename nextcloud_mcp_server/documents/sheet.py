@@ -1,4 +1,4 @@
-"""Text out of Excel workbooks (.xlsx): each row a line with tabs, dates as dates."""
+"""Extracts text from Excel workbooks (.xlsx): each row a line with tabs, dates as dates."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,32 +9,34 @@ from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.hidden_cells import HiddenCells
 from nextcloud_mcp_server.documents.output import Output, Refused
 
-#: Columns of a row that are told; Excel itself has 16,384.
+#: The maximum number of columns written per row; Excel itself has 16,384.
 MAX_COLUMNS: Final = 1_000
 MAX_SHARED_BYTES: Final = 67_108_864
 
-#: Numbers of built-in formats (ECMA-376, part 1, 18.8.30) that show a date or a time.
+#: Ids of the built-in formats (ECMA-376, part 1, 18.8.30) for dates and times.
 _BUILT_IN: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
 _DATE_LETTERS: Final = re.compile(r"[dmyhs]", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
-#: `[h]:mm` shows how long something took (ECMA-376, part 1, 18.8.31), and built-in format 46 is one of these.
+#: `[h]:mm` is a duration (ECMA-376, part 1, 18.8.31), and built-in format 46 is one of these.
 _ELAPSED: Final = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _BUILT_IN_ELAPSED: Final = 46
 _COLUMN: Final = re.compile(r"([A-Z]{1,3})\d+")
-#: Excel counts a 29 February 1900 that never was, as its day 60.
+#: Excel counts a 29 February 1900, which did not exist, as its day 60.
 _LEAP_DAY: Final = 60
 _EPOCH: Final = datetime(1899, 12, 30, tzinfo=UTC)
 _EPOCH_1904: Final = datetime(1904, 1, 1, tzinfo=UTC)
 _LAST_DAY: Final = 2_958_466
-#: How XML writes that something is so.
+#: The XML spellings of true.
 _TRUE: Final = frozenset({"1", "true"})
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the rows of each sheet, then its comments; of formulas, their last results, or themselves without one.
+    """Write the rows of each sheet, then its comments.
+
+    Of a formula, the last result is written, or the formula itself without one.
 
     Raises:
-        Refused: It cannot be read.
+      Refused: It cannot be read.
     """
     archive = Archive(file)
     main = archive.relations("").get("/officeDocument", "xl/workbook.xml")
@@ -77,7 +79,7 @@ class _Book(Listener):
 
 
 class _Shared(Listener):
-    """Collects the texts that cells refer to by number."""
+    """Collects the shared strings, to which cells refer by number."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -91,7 +93,7 @@ class _Shared(Listener):
         if name == "si":
             self._parts = []
         elif name == "rPh":
-            # How a Japanese word is pronounced, beside the word.
+            # The phonetic reading of a Japanese word, next to the word.
             self._reading_aid = True
         self._shown = name == "t" and not self._reading_aid
 
@@ -111,7 +113,7 @@ class _Shared(Listener):
 
 
 class _Styles(Listener):
-    """Finds the cell styles that show a number as a date, or as a length of time."""
+    """Finds the cell styles that show a number as a date or as a duration."""
 
     def __init__(self) -> None:
         self.dates: set[int] = set()
@@ -143,7 +145,7 @@ class _Styles(Listener):
 
 
 class _Cells:
-    """Says what a cell shows."""
+    """Formats the values of cells."""
 
     def __init__(self, shared: list[str], styles: _Styles, epoch: datetime) -> None:
         self._shared = shared
@@ -151,7 +153,7 @@ class _Cells:
         self._epoch = epoch
 
     def show(self, kind: str, style: int, value: str) -> str:
-        """Write a cell's value, without the formats that only please the eye."""
+        """Return a cell's value as shown, without purely visual formats."""
         match kind:
             case "s":
                 index = _number(value)
@@ -185,7 +187,7 @@ class _Cells:
 
 
 class _Rows(Listener):
-    """Follows the rows of one sheet."""
+    """Parses the rows of one sheet."""
 
     def __init__(self, out: Output, cells: _Cells, hidden: HiddenCells) -> None:
         self._out = out
@@ -223,7 +225,7 @@ class _Rows(Listener):
                 self._shown = self._formula
                 self._formulas.begin(attributes.get("si", "") if attributes.get("t") == "shared" else "")
             case "rPh":
-                # How a Japanese word is pronounced, beside the word.
+                # The phonetic reading of a Japanese word, next to the word.
                 self._reading_aid = True
             case _:
                 self._shown = self._value if name in {"v", "t"} and not self._reading_aid else None
@@ -235,7 +237,7 @@ class _Rows(Listener):
         elif name == "c" and self._column < MAX_COLUMNS:
             self._row += [""] * (self._column - len(self._row))
             value, formula = "".join(self._value), self._formulas.of("".join(self._formula), self._place)
-            # A program that does not calculate writes a formula without a result, and users see one all the same.
+            # A program that does not calculate stores a formula without a result, although users see one.
             text = self._cells.show(self._kind, self._style, value) if value or not formula else f"={formula}"
             self._row.append(" ".join(text.split()))
         elif name == "row":
@@ -247,7 +249,7 @@ class _Rows(Listener):
 
 
 def _length(value: str) -> str:
-    """Write a length of time, which is stored in days, as hours, minutes and seconds."""
+    """Return a duration, which is stored in days, as hours, minutes and seconds."""
     try:
         days = float(value)
     except ValueError:
@@ -260,7 +262,7 @@ def _length(value: str) -> str:
 
 
 def _column(reference: str, following: int) -> int:
-    """Tell from `C7` that it is the third column, counted from 0."""
+    """Return the column of a reference, counted from 0: 2 for `C7`."""
     found = _COLUMN.fullmatch(reference)
     if found is None:
         return following
@@ -275,7 +277,7 @@ def _number(text: str | None) -> int:
 
 
 def _plain(value: str) -> str:
-    """Write 0.30000000000000004 as users see it: Excel itself shows 15 digits."""
+    """Return a number as Excel shows it, with 15 digits, instead of 0.30000000000000004."""
     try:
         number = float(value)
     except ValueError:

@@ -1,11 +1,11 @@
-"""Comments on the cells of a workbook: notes with an author, and conversations of newer Excels."""
+"""Comments on the cells of a workbook: notes with an author, and threaded comments of newer versions."""
 
 from nextcloud_mcp_server.documents.archive import Archive, Listener
 from nextcloud_mcp_server.documents.output import Output
 
 
 def people(archive: Archive, parts: dict[str, str]) -> dict[str, str]:
-    """Read the names of those who take part in conversations."""
+    """Read the names of the authors of threaded comments."""
     found = _People()
     if parts.get("/person") in archive.names:
         archive.xml(parts["/person"], found)
@@ -19,7 +19,7 @@ def write(archive: Archive, sheet: str, names: dict[str, str], out: Output) -> N
     for kind, listener in (("/threadedComment", talk), ("/comments", notes)):
         if parts.get(kind) in archive.names:
             archive.xml(parts[kind], listener)
-    # For older Excels a conversation is a note as well.
+    # For older versions of Excel a threaded comment is stored as a note as well.
     talked = {place for place, _, _ in talk.found}
     found = [*talk.found, *(each for each in notes.found if each[0] not in talked)]
     if found:

@@ -1,4 +1,4 @@
-"""Formulas that several cells of a workbook share: written in the first, for the others to be moved."""
+"""Shared formulas of a workbook: stored in the first cell, and moved to the others."""
 
 import re
 from typing import Final
@@ -11,18 +11,18 @@ _PLACE: Final = re.compile(r"([A-Z]{1,3})([1-9]\d{0,6})", re.ASCII)
 
 
 class Shared:
-    """Remembers the formulas that are shared, by their number (ECMA-376, part 1, 18.3.1.40)."""
+    """Stores the shared formulas by their number (ECMA-376, part 1, 18.3.1.40)."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, str]] = {}
         self._number = ""
 
     def begin(self, number: str) -> None:
-        """Hear which shared formula the next one is; none has an empty number."""
+        """Set the number of the next formula; "" for one that is not shared."""
         self._number = number
 
     def of(self, formula: str, place: str) -> str:
-        """Give the formula of a cell; empty when it has none."""
+        """Return the formula of a cell; "" without one."""
         if formula and self._number:
             self._known[self._number] = formula, place
         if formula or self._number not in self._known:
@@ -31,7 +31,7 @@ class Shared:
 
 
 def moved(formula: str, start: str, end: str) -> str:
-    """Write a formula of one cell as it is in another: references move along, but for `$`."""
+    """Move a formula from one cell to another: relative references move along, those with `$` stay."""
     old, new = _PLACE.fullmatch(start), _PLACE.fullmatch(end)
     if old is None or new is None:
         return formula

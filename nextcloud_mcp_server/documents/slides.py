@@ -1,4 +1,4 @@
-"""Text out of PowerPoint presentations (.pptx), slide by slide, with the speaker's notes."""
+"""Extracts text from PowerPoint presentations (.pptx), slide by slide, with the speaker's notes."""
 
 from typing import BinaryIO
 
@@ -32,7 +32,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 class _Order(Listener):
-    """Lists the slides in the order in which they are shown."""
+    """Lists the slides in presentation order."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -43,7 +43,7 @@ class _Order(Listener):
 
 
 class _Text(Flow):
-    """Follows one slide. A field, such as the slide's number in its notes, is not what a user wrote."""
+    """Parses one slide. Fields, such as the slide's number in its notes, are left out."""
 
     def __init__(self, out: Output, prefix: str = "") -> None:
         super().__init__(out)
@@ -91,7 +91,7 @@ class _Text(Flow):
 
 
 class _Comments(Flow):
-    """Follows the comments on a slide."""
+    """Parses the comments on a slide."""
 
     def __init__(self, out: Output) -> None:
         super().__init__(out)

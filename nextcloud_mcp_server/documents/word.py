@@ -1,4 +1,4 @@
-"""Text out of Word documents (.docx): headings, lists, tables, notes, comments, headers and footers."""
+"""Extracts text from Word documents (.docx), with tables, notes, comments, headers and footers."""
 
 import re
 from typing import BinaryIO, Final
@@ -10,14 +10,14 @@ from nextcloud_mcp_server.documents.page_headers import PageHeaders
 
 _HEADING: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _SEPARATORS: Final = frozenset({"separator", "continuationSeparator", "continuationNotice"})
-#: What is kept of a text that is no longer there: deleted, or moved to where it stands once more; and what a text
-#: frame holds, which stands there twice, once for readers that know no such frames.
+#: Deleted text; text at the place that it was moved from; and the alternative content of a text frame, which repeats
+#: the frame for programs that do not support it.
 _GONE: Final = frozenset({"del", "moveFrom", "Fallback"})
 _NO: Final = frozenset({"0", "false", "off"})
-#: Where the last paragraph of something ends.
+#: Elements in which a last paragraph may end.
 _CONTAINERS: Final = frozenset({"body", "tc", "txbxContent", "footnote", "endnote", "comment", "hdr", "ftr"})
 _SIGNS: Final = {"br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-#: Signs of fonts that have others than letters at these places (ECMA-376, part 1, 17.3.3.30), as Unicode writes them.
+#: Symbols of fonts that have no letters at these positions (ECMA-376, part 1, 17.3.3.30), in Unicode.
 _SYMBOLS: Final = {
     "wingdings": {
         0x6C: "●", 0x6E: "■", 0x6F: "☐", 0xA7: "▪", 0xA8: "☐", 0xD8: "➢", 0xE0: "→",
@@ -34,10 +34,10 @@ _PAGE_HEADERS: Final = (("/header", "Header"), ("/footer", "Footer"))
 
 
 def read(file: BinaryIO, out: Output) -> None:
-    """Write the text of the document, then its notes and comments, and the headers and footers of its pages.
+    """Write the text of a document, its notes and comments, and the headers and footers of its pages.
 
     Raises:
-        Refused: It cannot be read.
+      Refused: It cannot be read.
     """
     archive = Archive(file)
     main = archive.relations("").get("/officeDocument", "word/document.xml")
@@ -58,7 +58,7 @@ def read(file: BinaryIO, out: Output) -> None:
 
 
 class _Styles(Listener):
-    """Finds the styles of headings, whose ids are words of the writer's language, and those that hide text."""
+    """Finds the styles of headings, whose ids depend on the language, and those that hide text."""
 
     def __init__(self) -> None:
         self.headings: dict[str, int] = {}
@@ -75,7 +75,7 @@ class _Styles(Listener):
 
 
 class _Text(Flow):
-    """Follows the body of a document, or its notes, as a reader sees it: with what was inserted, without what is gone.
+    """Parses the body of a document, or its notes, with insertions and without deletions.
 
     Text that is formatted as hidden is marked as such.
     """
@@ -88,11 +88,11 @@ class _Text(Flow):
         self._shown = 0
         self._gone = 0
         self._inside: list[str] = []
-        # Whether each open run is hidden, and whether that was said.
+        # For each open run: whether it is hidden, and whether that was written.
         self._runs: list[bool] = []
         self._said_hidden = False
         self._paragraph_hidden = False
-        # Whether the end of the paragraph was deleted, so that the next one goes on with it.
+        # Whether the paragraph mark was deleted, so that the next paragraph continues this one.
         self._joined = False
         self._going_on = False
 
@@ -100,7 +100,7 @@ class _Text(Flow):
         self._inside.append(name)
         if name in _GONE and self._inside[-3:-1] == ["pPr", "rPr"]:
             self._joined = True
-        # The lines that separate notes from the page are notes of a type.
+        # The lines that separate notes from the page are notes with a type.
         if name in _GONE or attributes.get("type") in _SEPARATORS or self._gone:
             self._gone += 1
             return
@@ -134,7 +134,7 @@ class _Text(Flow):
                 self._runs[-1] = hidden or (name == "rStyle" and self._runs[-1])
             case "numPr":
                 self.mark("- ")
-            # Paragraphs also name the places of their tabs, in `tabs`.
+            # Paragraphs also list their tab stops, in `tabs`.
             case "tab" if "tabs" not in self._inside:
                 self.add("\t")
             case "footnoteReference" | "endnoteReference":
@@ -161,7 +161,7 @@ class _Text(Flow):
             self.finish()
 
     def _end_joined(self) -> None:
-        """End a paragraph that was to go on where none follows."""
+        """End a paragraph whose mark was deleted but that has no next one."""
         if self._going_on:
             self._going_on = False
             self.finish()
@@ -208,9 +208,9 @@ class _Text(Flow):
 
 
 def _symbol(attributes: dict[str, str]) -> str:
-    """Write a sign of a font, such as a ticked box; one that is not known is said to be there."""
+    """Return a symbol of a font, such as a ticked box; for an unknown one, a mark."""
     try:
-        # Most programs write these places in Unicode's private part, from F000 on.
+        # Most programs write these positions in Unicode's private use area, from F000 on.
         place = int(attributes.get("char", ""), 16) & 0xFF
     except ValueError:
         return "[symbol]"

@@ -1,8 +1,8 @@
-"""The process that reads one document: it comes by stdin, its text goes to stdout, how it went to stderr.
+"""The process that reads one document: from stdin, its text to stdout, its messages to stderr.
 
-It is started with an empty environment for each document and ends with it. Before it reads, it gives up
-memory, time, files, network and other processes, so a document that takes over a reader finds no secret, no other
-user's text and no way out.
+It is started with an empty environment for each document and ends with it. Before it reads, it gives up memory, time,
+files, network and other processes. So a document that takes control of the reader finds no secret, no text of another
+user and no way out.
 """
 
 import io
@@ -16,13 +16,13 @@ from nextcloud_mcp_server.documents.isolation import isolate
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import End, Output, Refused
 
-#: All that the process may take; a text of two thousand pages needs a fifth of it.
+#: The memory limit of the process; a text of two thousand pages needs a fifth of it.
 MEMORY_BYTES: Final = 536_870_912
 CPU_SECONDS: Final = 30
-#: For a document of up to so many bytes: its reader has nothing to do that takes longer.
+#: Documents up to this size get less processor time: reading them takes little.
 SMALL_BYTES: Final = 1_048_576
 SMALL_CPU_SECONDS: Final = 8
-#: A file that has to be opened after the start is a module of Python's.
+#: After the start only Python's modules have to be opened.
 OPEN_FILES: Final = 32
 
 _READERS: Final[dict[Kind, str]] = {
@@ -41,11 +41,11 @@ _READERS: Final[dict[Kind, str]] = {
 def main(kind: Kind) -> None:
     """Read the document on stdin."""
     limit(limits_of_system())
-    # What a library logs about a document would stand between our own words.
+    # Log messages of a library would mix with the worker's own messages.
     logging.disable()
     document = sys.stdin.buffer.read()
     limit_time(limits_of_system(), len(document))
-    # Last, since nothing can be limited after it, and before anything looks into the document.
+    # Last, since no limit can be set after it, but before any byte of the document is parsed.
     isolate()
     work(kind, io.BytesIO(document), sys.stdout.buffer, sys.stderr)
 
@@ -59,7 +59,7 @@ class Limits(Protocol):
 
 
 def limits_of_system() -> Limits | None:
-    """Find what limits a process here; None on Windows, where the deadline alone holds."""
+    """Return the module that limits a process; None on Windows, where only the deadline applies."""
     try:
         return cast("Limits", import_module("resource"))
     except ImportError:
@@ -67,10 +67,10 @@ def limits_of_system() -> Limits | None:
 
 
 def limit(resource: Limits | None) -> None:
-    """Bound the memory, the processor time and the files of this process."""
+    """Limit the memory, the processor time and the files of this process."""
     limits = {
         "RLIMIT_AS": (MEMORY_BYTES, MEMORY_BYTES),
-        # The first ends the process by a signal of its own, which tells it from a lack of memory.
+        # The soft limit ends the process with its own signal, which distinguishes it from a lack of memory.
         "RLIMIT_CPU": (CPU_SECONDS, CPU_SECONDS + 1),
         "RLIMIT_FSIZE": (0, 0),
         "RLIMIT_CORE": (0, 0),
@@ -82,22 +82,22 @@ def limit(resource: Limits | None) -> None:
 
 def _set(resource: Limits | None, limits: dict[str, tuple[int, int]]) -> None:
     for name, most in limits.items():
-        # macOS has no limit of memory; the deadline and the other limits hold there too. Windows has none at all.
+        # macOS has no memory limit; the deadline and the other limits apply there too. Windows has no limits.
         with suppress(AttributeError, ValueError, OSError):
             cast("Limits", resource).setrlimit(getattr(resource, name), most)
 
 
 def limit_time(resource: Limits | None, size: int) -> None:
-    """Give a small document less processor time: a file of 60 kB that takes longer was made to."""
+    """Give a small document less processor time: a file of 60 kB that takes longer is an attack."""
     if size <= SMALL_BYTES:
         _set(resource, {"RLIMIT_CPU": (SMALL_CPU_SECONDS, SMALL_CPU_SECONDS + 1)})
 
 
 def work(kind: Kind, source: BinaryIO, target: BinaryIO, told: TextIO) -> None:
-    """Read a document, and say at the end how it went."""
+    """Read a document, and write at the end how it went."""
 
     def tell(line: str) -> None:
-        # What was read so far counts even when the process is ended at its deadline.
+        # Text read so far counts even when the process is ended at its deadline.
         target.flush()
         told.write(f"{line}\n")
         told.flush()

@@ -1,4 +1,4 @@
-"""One Nextcloud, and one user's account on it: where the clients of the apps come together."""
+"""The Nextcloud server and one user's account on it, with the clients of all apps."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -54,11 +54,11 @@ _OLDEST = 28
 
 
 def _no_shelf(_: Topic) -> None:
-    """Keep nothing."""
+    """Discard the content: the default where nothing is cached."""
 
 
 class Account:
-    """What a tool may do in one user's name."""
+    """One user's access to Nextcloud, as tools get it."""
 
     def __init__(
         self,
@@ -84,28 +84,28 @@ class Account:
 
     @cached_property
     def download(self) -> "DownloadClient":
-        """Files as they arrive, however large."""
+        """Streams whole files, however large."""
         from nextcloud_mcp_server.nextcloud.download import DownloadClient  # noqa: PLC0415 - most servers do without
 
         return DownloadClient(self._http)
 
     @cached_property
     def upload(self) -> "UploadClient":
-        """Large files, in parts."""
+        """Uploads large files in chunks."""
         from nextcloud_mcp_server.nextcloud.upload import UploadClient  # noqa: PLC0415 - most servers do without
 
         return UploadClient(self._http, self.files)
 
     @cached_property
     def menu(self) -> "MenuClient":
-        """The apps in the user's menu."""
+        """Reads the apps in the user's menu."""
         from nextcloud_mcp_server.nextcloud.menu import MenuClient  # noqa: PLC0415 - most servers do without
 
         return MenuClient(self._http)
 
     @cached_property
     def watch(self) -> WatchClient:
-        """Whether something has changed."""
+        """Checks whether data has changed."""
         return WatchClient(self._http)
 
     @cached_property
@@ -127,14 +127,14 @@ class Account:
 
     @cached_property
     def file_search(self) -> FileSearch:
-        """Files by what they are, their tags or their texts."""
+        """Searches files by attributes, tags or content."""
         return FileSearch(
             self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache
         )
 
     @cached_property
     def sharing(self) -> "SharingClient":
-        """What the user shares, and what is shared with them."""
+        """Manages the shares that the user gives and receives."""
         from nextcloud_mcp_server.nextcloud.sharing import SharingClient  # noqa: PLC0415 - most servers do without
 
         return SharingClient(self._http)
@@ -190,7 +190,7 @@ class Account:
 
     @cached_property
     def status(self) -> "StatusClient":
-        """Whether users are there."""
+        """Reads and sets user statuses."""
         from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
 
         return StatusClient(self._http)
@@ -215,7 +215,7 @@ class Account:
 
     @cached_property
     def forms(self) -> "FormsClient":
-        """Forms and what was answered."""
+        """Reads forms and their submissions."""
         from nextcloud_mcp_server.nextcloud.forms import FormsClient  # noqa: PLC0415 - most servers do without
 
         return FormsClient(self._http)
@@ -229,20 +229,20 @@ class Account:
 
     @cached_property
     def mail(self) -> "MailClient":
-        """Mail, to read."""
+        """Reads mail."""
         from nextcloud_mcp_server.nextcloud.mail import MailClient  # noqa: PLC0415 - most servers do without
 
         return MailClient(self._http)
 
     @property
     def changes(self) -> int:
-        """Count what was done here so far that was not reading."""
+        """Count the requests of this account so far that were not reads."""
         return self._http.changes
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What `status.php` tells anyone."""
+    """The content of `status.php`, which is public."""
 
     version: str
     product_name: str
@@ -267,17 +267,18 @@ class Nextcloud:
         self._url, self._pool, self._public_url = url, pool, public_url
         self._warned = set[str]()
         self._anonymous = self._http(None, uid="")
-        # By uid, for as long as a user holds an account: accounts are opened anew every few seconds.
+        # By uid, and weak: shared by all accounts of a user that are open, since a new account is opened every few
+        # seconds.
         self._turns = WeakValueDictionary[str, concurrency_limiter.ConcurrencyLimiter]()
         self._caches = UserCaches()
         self._many = anyio.Semaphore(concurrency_limiter.ALL_WIDE_AT_ONCE, fast_acquire=True)
-        #: What calls have read of users' notes and calendars.
+        #: Notes and calendars of users, cached between calls.
         self.shelves = ContentCache()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
-        """Open one user's account; no request is made."""
+        """Return an account for one user; sends no request."""
         cache = self._caches.of(uid)
-        # Remembered beyond the call, so that the next one knows whether its credential works.
+        # Kept beyond the call, so that the next call knows whether its credential works.
         cache.turns = turns = self._turns.setdefault(uid, concurrency_limiter.ConcurrencyLimiter())
         return Account(
             self._http(credential, uid=uid, turns=turns.of(credential)),
@@ -288,29 +289,29 @@ class Nextcloud:
         )
 
     def forget(self, uid: str) -> None:
-        """Drop what was read of a user's account: the access to it ends."""
+        """Drop the cached content of a user, when the access to the account ends."""
         self.shelves.drop(uid)
         self._caches.drop(uid)
 
     @property
     def login(self) -> LoginFlowClient:
-        """Where users are asked to sign in."""
+        """Starts and polls Login Flow v2."""
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
     def oauth2(self) -> OAuth2Client:
-        """Where users give access through Nextcloud's own app `oauth2`."""
+        """Requests and refreshes tokens of Nextcloud's own app `oauth2`."""
         return OAuth2Client(self._anonymous, public_url=self._public_url or self._url)
 
     async def whoami(self, credential: NextcloudCredential) -> User:
-        """Ask whose credential this is."""
+        """Fetch the user to whom a credential belongs."""
         user = await UserClient(self._http(credential, uid="")).get()
         if (turns := self._turns.get(user.uid)) is not None:
             turns.forgive(credential)
         return user
 
     async def storage_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
-        """Fetch the id of the home folder; a deleted and re-created account has another one."""
+        """Fetch the storage id of a user's home; a deleted and re-created account has another one."""
         asked = self._http(credential, uid=uid).stream(
             "PROPFIND",
             dav.Tree.of("files", uid).url(),
@@ -323,13 +324,13 @@ class Nextcloud:
         return ids[0] or None if ids else None
 
     async def delete_app_password(self, credential: NextcloudCredential) -> bool:
-        """End a credential at Nextcloud with itself; False when Nextcloud did not know it any more.
+        """Revoke a credential at Nextcloud, using the credential itself; False when Nextcloud did not know it.
 
-        An app password that is refused is gone. An access token that is refused may only be too old,
-        and then the refresh token that belongs to it still lives.
+        A rejected app password no longer exists. A rejected access token may only have expired; its refresh token may
+        still be valid.
 
         Raises:
-            Forbidden: The secret is the account's real password.
+          Forbidden: The secret is the account's real password.
         """
         self.shelves.drop_credential(credential)
         http = self._http(credential, uid="")
@@ -340,12 +341,12 @@ class Nextcloud:
         return True
 
     async def server_info(self) -> ServerInfo:
-        """Ask whether a usable Nextcloud is there.
+        """Fetch `status.php` and check that it is a supported Nextcloud.
 
         Raises:
-            NotNextcloud: Something else answers at that address.
-            TooOld: Its version is not supported.
-            Unreachable: Nothing answers.
+          NotNextcloud: Something else answers at that address.
+          TooOld: Its version is not supported.
+          Unreachable: Nothing answers.
         """
         try:
             response = await self._anonymous.request(

@@ -1,4 +1,4 @@
-"""What takes place in a range, read from the objects of a calendar."""
+"""The events of a time range, read from calendar objects."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,21 @@ from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES, Occurren
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
 
 EVENT: Final = "VEVENT"
-#: Once one calendar has given so many, each further series gives only a few: a user may have shared thousands.
+#: Once one calendar has yielded this many events, each further series yields only a few: a shared calendar may
+#: contain thousands of them.
 MOST_EVENTS: Final = 50_000
 _FEW: Final = 10
-#: How long the objects of one calendar are worked on. What is shared may be made to take very long.
+#: Seconds of processor time for the objects of one calendar. Another user may share a calendar built to take long.
 _MOST_SECONDS: Final = 20.0
 
 Span = tuple[datetime, datetime]
 
 
 class Event(NamedTuple):
-    """Something that takes place: which object says so, and when; after a change, who was told of it."""
+    """One occurrence of an event: its calendar object, its time and, after a change, its notices.
+
+    The notices name the users who were notified of the change.
+    """
 
     stored: Stored
     series: Series
@@ -33,11 +37,11 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """What takes place in a range.
+    """The events of a time range.
 
-    `unreadable` counts objects that cannot be understood, or not in time, `cut` those that recur too often to be
-    listed whole. `zone` is where the reader is, `mine` holds the addresses that the user is invited by, where
-    they were asked for.
+    `unreadable` counts objects that are malformed or took too long to read. `cut` counts those that recur too often
+    to be listed completely. `zone` is the reader's time zone. `mine` holds the addresses by which the user is
+    invited, where they were requested.
     """
 
     events: list[Event]
@@ -55,9 +59,9 @@ def agenda(
     *,
     clock: Callable[[], float] = thread_time,
 ) -> Agenda:
-    """Read objects and list what takes place in a range; one that is broken hides no other.
+    """List the events of a range from calendar objects; a broken object does not hide the others.
 
-    `clock` tells how long this has been worked on.
+    `clock` measures the time spent; work stops at the limit.
     """
     events: list[Event] = []
     unreadable = cut = 0
@@ -70,7 +74,7 @@ def agenda(
             series = one.series(EVENT)
             found = series.between(low, high, zone, most=most)
         except (Unreadable, OverflowError):
-            # Also what would end after the last day that there is.
+            # Includes objects that would end after the last representable date.
             unreadable += 1
             continue
         cut += len(found) > most

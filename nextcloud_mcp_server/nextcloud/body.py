@@ -1,4 +1,4 @@
-"""Reads the body of an answer within a limit, counted after decompression."""
+"""Reads the body of a response within a size limit, counted after decompression."""
 
 import zlib
 from typing import cast
@@ -10,19 +10,19 @@ from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.sanitize import visible
 
 _ABOUT_THE_BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-#: RFC 9110 §8.4.1.3: a recipient takes both names for the same.
+#: RFC 9110 §8.4.1.3: recipients treat both names as the same coding.
 _GZIP = frozenset({"gzip", "x-gzip"})
 
 
 def coding_of(response: httpx2.Response) -> str:
-    """Name how the body is compressed; empty when it is not."""
+    """Return the content coding of a response; "" when it is not compressed."""
     written = response.headers.get("Content-Encoding", "").lower().split(",")
     codings = [coding for word in written if (coding := word.strip()) not in ("", "identity")]
     return ", ".join("gzip" if coding in _GZIP else coding for coding in codings)
 
 
 def unasked(coding: str) -> errors.ServerFault:
-    """Say that an answer is compressed in a way that was not asked for."""
+    """Return the error for a response in a content coding that was not requested."""
     return errors.ServerFault(
         f"The answer is compressed with “{visible(coding)[:20]}”, which was not asked for and cannot be read here. "
         "The administrator should look at the compression settings of the proxy in front of Nextcloud."
@@ -30,18 +30,20 @@ def unasked(coding: str) -> errors.ServerFault:
 
 
 async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
-    """Read a body of at most `max_bytes`, and never hold more; `cut` keeps the beginning of a longer one.
+    """Read a body of at most `max_bytes`; `cut` returns the beginning of a longer one.
+
+    More than `max_bytes` is never held in memory.
 
     Raises:
-        ServerFault: It is damaged, incomplete, or compressed in a way that was not asked for.
-        TooLarge: It is longer.
+      ServerFault: The body is damaged, incomplete, or in a content coding that was not requested.
+      TooLarge: The body is longer.
     """
     coding = coding_of(response)
     if coding not in ("", "gzip"):
         raise unasked(coding)
     inflate = zlib.decompressobj(wbits=31) if coding else None
     body = bytearray()
-    # The undecoded stream: httpx2 would inflate a whole chunk, however much comes out of it.
+    # The undecoded stream: httpx2 would inflate a whole chunk, however large the result.
     async for chunk in cast("httpx2.AsyncByteStream", response.stream):
         try:
             body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))

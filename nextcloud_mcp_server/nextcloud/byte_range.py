@@ -1,4 +1,4 @@
-"""Part of a file out of a GET answer, in memory no larger than the part."""
+"""Takes part of a file from a GET response, with no more than that part in memory."""
 
 import re
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: What a part of a file is answered with (RFC 9110 §15.3.7).
+#: The status of a response with part of a file (RFC 9110 §15.3.7).
 PARTIAL: Final = 206
-#: Units of ranges are the same in any letter case (RFC 9110 §14.1).
+#: Range units are case-insensitive (RFC 9110 §14.1).
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,20})-(\d{1,20})/(\d{1,20}|\*)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some bytes of a file, and what the answer told about all of it."""
+    """Some bytes of a file, with what the response says about the whole file."""
 
     path: str
     data: bytes
@@ -36,10 +36,10 @@ class Chunk:
 
 
 async def take(response: httpx2.Response, path: str, *, offset: int, length: int) -> Chunk:
-    """Read `length` bytes from byte `offset` of the file on, whether or not the server kept to the range.
+    """Read `length` bytes from byte `offset` on, whether or not the server honoured the range.
 
     Raises:
-        InvalidInput: It is a folder, or ends before `offset`.
+      InvalidInput: The path is a folder, or the file ends before `offset`.
     """
     headers = response.headers
     version = Version.of(etags.of(headers), None, entries.http_date(headers.get("Last-Modified", "")))
@@ -48,23 +48,23 @@ async def take(response: httpx2.Response, path: str, *, offset: int, length: int
         raise errors.ServerFault("Nextcloud answered another part of the file than was asked for: try again.")
     data = await _cut(response, skip=offset - start, length=length)
     if not data and version.etag is None and version.seconds is None:
-        # Nextcloud answers a folder with an empty page that has neither etag nor time.
+        # Nextcloud answers a GET of a folder with an empty page without etag or modification time.
         raise errors.InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
     _refuse_short(len(data), min(length, max(0, start + sent - offset)) if sent is not None else 0, path)
     if not data and offset:
         raise errors.InvalidInput(f"{quoted(path)} ends before byte {offset}.")
     if total is None and sent is None and len(data) < length:
-        # Nextcloud names no length of an empty file (32.0.1, nginx); what came is all there is.
+        # Nextcloud sends no length for an empty file (32.0.1, nginx); the bytes received are the whole file.
         total = offset + len(data)
     sized = Version(version.etag, total, version.seconds)
     return Chunk(path, data, offset, total, headers.get("Content-Type", "").partition(";")[0].strip(), sized)
 
 
 def _declared(response: httpx2.Response) -> tuple[int, int | None, int | None]:
-    """Read which part of the file an answer says it is: its first byte, its length, and the file's.
+    """Return the first byte, the length and the file's size that a response declares.
 
     Raises:
-        ServerFault: It is a part, and does not say which (RFC 9110 §15.3.7).
+      ServerFault: It is partial content without a valid Content-Range (RFC 9110 §15.3.7).
     """
     headers = response.headers
     if response.status_code != PARTIAL:
@@ -78,7 +78,7 @@ def _declared(response: httpx2.Response) -> tuple[int, int | None, int | None]:
 
 
 def _refuse_short(came: int, declared: int, path: str) -> None:
-    """Refuse less than was declared: a page of it would never end, or end too early."""
+    """Raise ServerFault for fewer bytes than declared: paging would never end, or end too early."""
     if came < declared:
         raise errors.Unreachable(
             f"The connection broke after {came} of {declared} bytes of {quoted(path)}: try again."
@@ -86,7 +86,7 @@ def _refuse_short(came: int, declared: int, path: str) -> None:
 
 
 async def _cut(response: httpx2.Response, *, skip: int, length: int) -> bytes:
-    """Take a part of a body and leave the rest unread: a server may ignore the range."""
+    """Read part of a body and leave the rest unread, for a server that ignored the range."""
     taken = bytearray()
     async for chunk in response.aiter_raw():
         taken += chunk[skip : skip + length - len(taken)]

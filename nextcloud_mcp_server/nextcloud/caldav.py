@@ -1,4 +1,4 @@
-"""Calendars and the objects in them over CalDAV (RFC 4791), as texts: what they say is read elsewhere."""
+"""Reads and writes calendars and calendar objects over CalDAV (RFC 4791); does not parse the objects."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -21,7 +21,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
-#: What Nextcloud takes unless its administrator says otherwise (`event_size_limit`).
+#: Nextcloud's default limit (`event_size_limit`).
 MAX_OBJECT_BYTES: Final = 10_485_760
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_OBJECT_BYTES
 
@@ -30,7 +30,7 @@ _CALENDAR: Final = (
     "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set", "cs:getctag",
 )  # fmt: skip
 _OBJECT: Final = "<d:getetag/><cal:calendar-data/>"
-#: Shows what is subscribed to as a calendar with its events, not as a mere address (Nextcloud's own header).
+#: Nextcloud's own header: list subscriptions as calendars with events instead of as mere addresses.
 _SUBSCRIBED: Final = {"X-NC-CalDAV-Webcal-Caching": "On"}
 _ICS: Final = {"Content-Type": "text/calendar; charset=utf-8", **_SUBSCRIBED}
 _WRITING: Final = ("d:write", "d:write-content", "d:all")
@@ -39,9 +39,10 @@ _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """One calendar; `id` is its name in addresses, `owner` another user's uid, `kinds` such as VEVENT.
+    """One calendar; `id` is its name in URLs.
 
-    `state` changes with every object in it; empty where Nextcloud tells none, as of what is subscribed to.
+    `owner` is another user's uid; `kinds` are component names such as VEVENT. `state` (`getctag`) changes with every
+    object in it; empty where Nextcloud sends none, as for subscriptions.
     """
 
     id: str
@@ -54,16 +55,16 @@ class Calendar:
 
     @property
     def app(self) -> str:
-        """The app that fills it, such as `deck`; empty for a calendar of users."""
+        """The app that generates the calendar, such as `deck`; empty for a calendar of users."""
         return calendar_errors.app_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One calendar object: `id` is its calendar and its name there, which need not be its UID.
+    """One calendar object: `id` is its calendar and its name there, which may differ from its UID.
 
-    `etag` is None where Nextcloud told none, as where it was stored and could not be looked at afterwards.
-    `rewritten` says that Nextcloud did not store the text that was sent, as where it informed users of it.
+    `etag` is None where Nextcloud sent none, and where the object was stored but could not be fetched afterwards.
+    `rewritten` says that Nextcloud stored another text than the one sent, as it does when it sends invitations.
     """
 
     id: str
@@ -78,23 +79,23 @@ class Stored:
 
 
 class CalDav:
-    """Fetches and stores one user's calendar objects; `wide` has room for many requests at once."""
+    """Fetches and stores one user's calendar objects; `wide` is for many parallel requests."""
 
     def __init__(self, http: NextcloudHttp, wide: NextcloudHttp | None = None) -> None:
         self._http = http
         self._wide = wide or http
-        # The uid, never the login name: addresses are made of it.
+        # The uid, never the login name: URLs contain the uid.
         self._home = dav.Tree.of("calendars", http.uid)
         self._principal = dav.Tree(("principals", *dav.Tree.of("users", http.uid).root))
         self._trash = CalendarTrash(http)
 
     @property
     def room(self) -> int:
-        """Count how many requests may be sent now beside another one, most of them `wide`."""
+        """Count the requests, most of them `wide`, that may start now beside another one."""
         return WIDE_AT_ONCE if self._wide.just_accepted else REQUESTS_AT_ONCE - 1
 
     async def calendars(self) -> list[Calendar]:
-        """Fetch the calendars: own, shared and subscribed ones; not the trash nor the boxes for invitations."""
+        """Fetch the own, shared and subscribed calendars, without the trash and the scheduling boxes."""
         body = dav.propfind(_CALENDAR)
         return [
             _calendar(segments[0], response, self._http.uid)
@@ -112,13 +113,13 @@ class CalDav:
         uid: str | None = None,
         wide: bool = False,
     ) -> list[Stored]:
-        """Fetch the objects of one kind, those that take place in a range, or the one with a UID.
+        """Fetch objects of one kind: all, those in a time range, or the one with a UID.
 
-        What recurs comes unexpanded. `wide` is for one of many at
-        once, with more turns where the credential was just accepted.
+        Recurring objects are not expanded. `wide` marks one of many parallel requests; these have a higher limit
+        where Nextcloud has just accepted the credential.
 
         Raises:
-            NotFound: No such calendar.
+          NotFound: No such calendar.
         """
         body = _query(kind, low, high, uid)
         found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1", wide=wide)
@@ -132,7 +133,7 @@ class CalDav:
         """Fetch one object.
 
         Raises:
-            NotFound: It is not there, or belongs to another user.
+          NotFound: It does not exist, or belongs to another user.
         """
         response = await self._http.request(
             "GET",
@@ -145,12 +146,12 @@ class CalDav:
         return Stored(object_id, etags.of(response.headers), text)
 
     async def current(self, object_id: str, if_match: str) -> Stored:
-        """Fetch one object to change it.
+        """Fetch one object and check that its etag is still `if_match`.
 
         Raises:
-            EtagMismatch: It was changed since it was read.
-            Forbidden: It is a card of Deck.
-            ServerFault: Nextcloud named no version of it.
+          EtagMismatch: It was changed since it was read.
+          Forbidden: It is a card of Deck.
+          ServerFault: Nextcloud sent no etag.
         """
         calendar_errors.refuse_deck(object_id)
         stored = await self.get(object_id)
@@ -159,45 +160,45 @@ class CalDav:
         return stored
 
     async def create(self, calendar: str, text: str) -> Stored:
-        """Store a new object; one request more where Nextcloud tells no etag, because it changed the text.
+        """Store a new object; sends a second request where Nextcloud changed the text and so sent no etag.
 
         Raises:
-            Forbidden: The calendar is read-only.
-            NotFound: No such calendar.
+          Forbidden: The calendar is read-only.
+          NotFound: No such calendar.
         """
         calendar_errors.refuse_deck(calendar)
         object_id = "/".join((*_calendar_segments(calendar), f"{uuid4()}.ics"))
         return await self._put(object_id, text, {"If-None-Match": "*"}, missing=NO_CALENDAR)
 
     async def replace(self, stored: Stored, text: str) -> Stored:
-        """Store another text in an object's place, as `create`.
+        """Replace the text of an object; like `create`, sometimes with a second request.
 
         Raises:
-            EtagMismatch: It was changed since it was read; nothing was written.
-            Forbidden: The calendar is read-only.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          Forbidden: The calendar is read-only.
         """
         condition = {"If-Match": etags.quote(etags.required(stored.etag))}
         return await self._put(stored.id, text, condition, missing=NO_OBJECT)
 
     async def delete(self, stored: Stored) -> None:
-        """Move an object to the calendars' trash.
+        """Move an object to the calendar trash.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
-            Forbidden: The calendar is read-only.
-            Conflict: An earlier copy of it is in the trash.
+          EtagMismatch: It was changed since it was read; it still exists.
+          Forbidden: The calendar is read-only.
+          Conflict: An earlier copy of it is in the trash.
         """
         headers = {"If-Match": etags.quote(etags.required(stored.etag)), **_SUBSCRIBED}
         await self._write("DELETE", stored.id, stored.text, headers=headers, missing=NO_OBJECT)
 
     async def restore(self, object_id: str, kind: str, *, if_match: str) -> Stored:
-        """Take an object out of the trash; four requests.
+        """Restore an object from the trash; four requests.
 
-        `object_id` is the one that it had, or its own in the trash.
+        `object_id` is the id it had before, or its id in the trash.
 
         Raises:
-            NotFound: Nothing in the trash was that with this etag.
-            AlreadyExists: Something else has taken its name.
+          NotFound: No object in the trash has this id and etag.
+          AlreadyExists: Another object has taken its name.
         """
         trashed = await self._trashed(object_id, if_match)
         try:
@@ -213,7 +214,7 @@ class CalDav:
         return found[0]
 
     async def addresses(self) -> list[str]:
-        """Fetch the addresses under which the user is invited: `mailto:` ones first."""
+        """Fetch the addresses by which the user is invited, `mailto:` ones first."""
         found = entries.ask(
             self._http,
             "PROPFIND",
@@ -236,13 +237,13 @@ class CalDav:
             "PUT", object_id, text, headers={**_ICS, **condition}, missing=missing, content=text.encode()
         )
         etag = etags.of(response.headers)
-        # Invitations and repairs change the text while it is stored, and then no etag comes back.
+        # Scheduling and repairs change the text while Nextcloud stores it; then the response has no etag.
         if etag is not None:
             return Stored(object_id, etag, text)
         try:
             return replace(await self.get(object_id), rewritten=True)
         except file_errors.NOT_SEEN:
-            # It is stored: an error would make it be stored once more, and invitations be sent twice.
+            # The object is stored. After an error the client would store it again and send invitations twice.
             return Stored(object_id, None, text)
 
     async def _write(
@@ -255,7 +256,7 @@ class CalDav:
         missing: str,
         content: bytes | None = None,
     ) -> httpx2.Response:
-        """Send a change of an object; a refusal is worded by its cause, for which one more request may be made."""
+        """Send a change of an object; word a refusal by its cause, which may take a second request."""
         url = self._home.url(segments_of(object_id))
         try:
             return await self._http.request(
@@ -269,7 +270,7 @@ class CalDav:
             raise calendar_errors.worded(error) from None
 
     async def _twin(self, error: errors.NextcloudError, object_id: str, text: str) -> errors.NextcloudError:
-        """Look up what in the trash stands in the way, and say so."""
+        """Return the error that names the object in the trash that has the same UID; looks it up."""
         calendar, uid = object_id.partition("/")[0], uid_of(text)
         try:
             twins = [
@@ -283,7 +284,7 @@ class CalDav:
         return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag)
 
     async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
-        """Look up whether the calendar is one that the user may not write to, and say why."""
+        """Return the error that says why a calendar is read-only; looks up its owner and permissions."""
         try:
             found = next((each for each in await self.calendars() if each.id == calendar), None)
         except file_errors.NOT_SEEN:
@@ -323,10 +324,10 @@ class CalDav:
 
 
 def segments_of(object_id: str) -> dav.Segments:
-    """Check the id of an object: its calendar and its name, with a slash between them.
+    """Split the id of an object, `calendar/name`, and check both parts.
 
     Raises:
-        NotFound: It cannot be one.
+      NotFound: It is not a valid id.
     """
     try:
         segments = dav.split(object_id)

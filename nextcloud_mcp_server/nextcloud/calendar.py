@@ -1,4 +1,4 @@
-"""The calendars of one user: what takes place when, and changes to it."""
+"""Reads and changes the events of one user's calendars."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -24,7 +24,7 @@ from nextcloud_mcp_server.nextcloud.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud.scheduling import Notice
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
-#: How far from where it was to be an occurrence may have been moved and still be found by its name.
+#: How far an occurrence may have been moved from its original time and still be found by its id.
 _FOUND_WITHIN: Final = timedelta(days=2)
 _NO_OCCURRENCE: Final = (
     "The event has no such occurrence: take 'occurrence', unchanged, from nc_calendar_list_events."
@@ -38,7 +38,7 @@ Ask = Callable[[], Awaitable[tzinfo]]
 
 
 class Deleted(NamedTuple):
-    """The title of what was deleted, and who is told that it is."""
+    """The title of a deleted event, and the users whom Nextcloud notifies of the deletion."""
 
     title: str
     notices: tuple[Notice, ...] = ()
@@ -71,19 +71,19 @@ class CalendarClient:
         return await self._dav.calendars()
 
     async def zone(self) -> tzinfo:
-        """Ask where the user is; UTC where Nextcloud does not know."""
+        """Fetch the user's time zone; UTC where Nextcloud does not know it."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def addresses(self) -> list[str]:
-        """Fetch the addresses under which the user is invited."""
+        """Fetch the addresses by which the user is invited."""
         return await self._dav.addresses()
 
     async def between(
         self, low: datetime, high: datetime, *, zone: tzinfo, calendar: str | None = None
     ) -> Agenda:
-        """List what takes place in a range, in one calendar or all; as `during`.
+        """List the events of a range, in one calendar or all; see `during`.
 
-        `zone` is where the reader is: all-day events begin at its midnight.
+        All-day events begin at midnight in `zone`, the reader's time zone.
         """
 
         async def here(_: Ask) -> tzinfo:
@@ -99,16 +99,16 @@ class CalendarClient:
         calendar: str | None = None,
         invitations: bool = True,
     ) -> Agenda:
-        """List what takes place in the range that `span` gives for a zone: the one that `locate` finds, which may ask.
+        """List the events of the range that `span` returns for the time zone that `locate` finds.
 
-        A request for the names of the calendars, one for each that may hold events and has changed or was not asked
-        for this range before, one for the zone and one for the user's addresses. Deck's are left out unless one
-        is named.
+        Requests: one for the list of calendars; one for each that may hold events and has changed, or was not
+        requested for this range before; one for the time zone, where `locate` needs it; one for the user's addresses.
+        Deck's calendars are left out unless one is named.
 
         Raises:
-            NotFound: No such calendar.
+          NotFound: No such calendar.
         """
-        # All-day events and floating times are at the server's place there, and the reader's own is not known yet.
+        # Nextcloud uses its own time zone for all-day events and floating times, and the reader's is not known yet.
         first, last = span(UTC)
         within = _earlier(first), _later(last)
         place: list[tzinfo] = []
@@ -126,7 +126,7 @@ class CalendarClient:
 
         async def use(name: str, objects: Sequence[ReadObject]) -> None:
             await known.wait()
-            # In a thread, because a full calendar takes a while and others are to be served meanwhile.
+            # In a thread, because a full calendar takes a while and other requests must be served meanwhile.
             found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
 
         async def everything() -> None:
@@ -146,14 +146,14 @@ class CalendarClient:
         """Fetch one event, or one occurrence of it.
 
         Raises:
-            NotFound: No such event, or no such occurrence.
-            ServerFault: It cannot be read.
+          NotFound: No such event, or no such occurrence.
+          ServerFault: The event is malformed.
         """
         stored = await self._dav.get(event_id)
 
         def read(whole: Component) -> Event:
             event = _event(stored, Series(whole, EVENT), occurrence)
-            # Read now, so that what cannot be is said here.
+            # Read now, so that a malformed object raises here.
             event.series.changed()
             event.series.removed()
             event.series.listed(event.at.component)
@@ -162,11 +162,11 @@ class CalendarClient:
         return _read(stored, read)
 
     async def create(self, calendar: str, changes: Changes, *, reminder: int | None) -> Event:
-        """Make an event. One request; one more to invite a user, and where Nextcloud changes the text.
+        """Create an event: one request; one more to invite users, or where Nextcloud changes the text.
 
         Raises:
-            NotFound: No such calendar.
-            Forbidden: It is read-only.
+          NotFound: No such calendar.
+          Forbidden: It is read-only.
         """
         organizer = (
             scheduling.organizer(changes.attendees, await self._dav.addresses()) if changes.attendees else ""
@@ -187,13 +187,13 @@ class CalendarClient:
         occurrence: str | None = None,
         answer: str | None = None,
     ) -> Event:
-        """Change an event, or one occurrence of it, and answer its invitation; two requests or three.
+        """Change an event or one occurrence, and answer its invitation; two or three requests.
 
-        `make` says what to change, seeing what is there.
+        `make` returns the changes for the current event.
 
         Raises:
-            EtagMismatch: It was changed since it was read; nothing was written.
-            Forbidden: The calendar is read-only.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), occurrence))
@@ -220,10 +220,10 @@ class CalendarClient:
         return await self._write(stored, edit)
 
     async def restore(self, event_id: str, *, if_match: str) -> Event:
-        """Take an event out of the trash.
+        """Restore an event from the trash.
 
         Raises:
-            NotFound: It is not there.
+          NotFound: It is not in the trash.
         """
         stored = await self._dav.restore(event_id, EVENT, if_match=if_match)
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
@@ -233,11 +233,11 @@ class CalendarClient:
         )
 
     async def delete(self, event_id: str, *, if_match: str) -> Deleted:
-        """Move an event to the trash, with all its occurrences; two requests, or three where users are invited.
+        """Move an event and all its occurrences to the trash; two requests, three where users are invited.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
-            Forbidden: The calendar is read-only.
+          EtagMismatch: It was changed since it was read; it still exists.
+          Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
         try:
@@ -249,11 +249,11 @@ class CalendarClient:
         return Deleted(one.text("SUMMARY"), told)
 
     async def remove(self, event_id: str, *, if_match: str, occurrence: str) -> Event:
-        """Take one occurrence out of an event; two requests.
+        """Remove one occurrence from an event; two requests.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
-            Forbidden: The calendar is read-only.
+          EtagMismatch: It was changed since it was read; nothing was removed.
+          Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
         now = self._clock()
@@ -267,7 +267,7 @@ class CalendarClient:
         return await self._write(stored, edit)
 
     async def _cancelled(self, one: Component) -> tuple[Notice, ...]:
-        """Say whom Nextcloud tells when an event is deleted: those the user invited, or who invited them."""
+        """List the users whom Nextcloud notifies of a deletion: the attendees, or the organizer."""
         organizer = one.first("ORGANIZER")
         if organizer is None or not (people := scheduling.invited([one])):
             return ()
@@ -288,7 +288,7 @@ class CalendarClient:
 
 
 def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
-    """Find what an id and an occurrence mean."""
+    """Return the event, or its occurrence, with the given id."""
     if occurrence is None:
         component = series.core or series.exceptions()[0]
         start, end = series.times(component)
@@ -310,7 +310,7 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
 
 
 def _read(stored: Stored, read: Callable[[Component], _T]) -> _T:
-    """Read one object that must be readable."""
+    """Apply `read` to one object; raise ServerFault when it is malformed."""
     try:
         return read(ical.read(stored.text))
     except (Unreadable, OverflowError) as wrong:

@@ -1,6 +1,6 @@
-"""Why Nextcloud refuses something about a calendar, in sentences that name the cause and the next step.
+"""Errors of Nextcloud about calendars, as sentences that name the cause and the next step.
 
-One status means many things here, so the words that sabre/dav and Nextcloud's CalDavBackend send along decide.
+One status has many meanings here; the messages of sabre/dav and of Nextcloud's CalDavBackend distinguish them.
 """
 
 import re
@@ -65,8 +65,8 @@ _COPY_IN_TRASH: Final = (
     "app, then call again."
 )
 
-#: The first was said until 25.0.6; since then it is the database that refuses a second object with a UID, each in its
-#: own words (PostgreSQL and MySQL name the index, SQLite the columns).
+#: The first message was used until 25.0.6. Since then the database rejects a second object with a UID, each database
+#: in its own words (PostgreSQL and MySQL name the index, SQLite the columns).
 _DELETED_TWIN = re.compile(
     r"Deleted calendar object with uid already exists|calobjects_by_uid_index|calendarobjects\.uid"
 )
@@ -81,16 +81,16 @@ _IN_DECK = re.compile(r"app-generated--deck--(?:board|stack)-(\d+)(?:/(?:deck-)?
 
 
 def app_of(calendar: str) -> str:
-    """Name the app that fills a calendar, as Nextcloud writes it into the calendar's name; empty for all others."""
+    """Return the app that generates a calendar, from the calendar's name; empty for other calendars."""
     found = _GENERATED.match(calendar)
     return found[1] if found else ""
 
 
 def refuse_deck(object_id: str) -> None:
-    """Refuse to write to what Deck shows as a task, before anything is sent.
+    """Refuse, before any request, to write to an object that Deck generates.
 
     Raises:
-        Forbidden: It is a card or a stack of Deck.
+      Forbidden: It is a card or a stack of Deck.
     """
     found = _IN_DECK.match(object_id)
     if found is None:
@@ -104,12 +104,12 @@ def refuse_deck(object_id: str) -> None:
 
 
 def is_twin(error: errors.NextcloudError) -> bool:
-    """Tell whether the trash holds something that stands in the way."""
+    """Tell whether an object in the trash has the same UID and prevents the change."""
     return _DELETED_TWIN.search(error.reason) is not None or _OLD_COPY.search(error.reason) is not None
 
 
 def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str | None) -> errors.NextcloudError:
-    """Say what in the trash stands in the way; `since` and `id_` are empty where that is not known."""
+    """Return the error that names the object in the trash; `since` and `id_` are empty where unknown."""
     when = f", deleted at {since}," if since else ""
     if _DELETED_TWIN.search(error.reason) is None:
         return errors.Conflict(_COPY_IN_TRASH.format(since=when))
@@ -118,9 +118,9 @@ def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str | None
 
 
 def may_be_read_only(error: errors.NextcloudError) -> bool:
-    """Tell whether the user may lack the right to write; a refusal that gives another reason is not about that.
+    """Tell whether an error may mean that the calendar is read-only: no other reason is given.
 
-    What belongs to another user, Nextcloud then calls missing.
+    Nextcloud answers 404 for what belongs to another user.
     """
     if isinstance(error, errors.NotFound):
         return True
@@ -128,7 +128,7 @@ def may_be_read_only(error: errors.NextcloudError) -> bool:
 
 
 def read_only(calendar: str, owner: str) -> errors.Forbidden:
-    """Say why a calendar cannot be written to; `owner` shares it, or is empty."""
+    """Return the error for a read-only calendar; `owner` is the user who shares it, or empty."""
     if calendar == "contact_birthdays":
         return errors.Forbidden(_BIRTHDAYS)
     if app := app_of(calendar):
@@ -137,7 +137,7 @@ def read_only(calendar: str, owner: str) -> errors.Forbidden:
 
 
 def worded(error: errors.NextcloudError) -> errors.NextcloudError:
-    """Word a refusal by the reason that Nextcloud gave; one that says nothing known stays as it is."""
+    """Return an error worded by the reason that Nextcloud gave; an unknown one is returned unchanged."""
     reason = error.reason
     if kinds := _COMPONENTS.search(reason):
         words = [_KINDS.get(each.strip(), each.strip()) for each in kinds[1].split(",")]

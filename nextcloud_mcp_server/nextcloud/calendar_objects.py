@@ -1,7 +1,7 @@
-"""The objects of one kind in all calendars of a user; those of calendars that have not changed come from memory.
+"""The objects of one kind in all calendars of a user; unchanged calendars come from the cache.
 
-A calendar has a state, its `getctag`, which changes with every object in it (`CalDavBackend::addChanges`). What was
-fetched is kept with the state that was known before it was asked for, so it is never older than that; and it is
+A calendar has a state, its `getctag`, which changes with every object in it (`CalDavBackend::addChanges`). Objects
+are cached with the state that was known before they were requested, so they are never older than that state. They are
 used only in a call in which Nextcloud has just listed the calendar with the same state.
 """
 
@@ -18,7 +18,7 @@ from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, Cache
 from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
-#: What a text takes in memory together with its lines as they were read, times its own size (measured: 9.6).
+#: Memory for a text together with its parsed lines, as a multiple of its size (measured: 9.6).
 _READ: Final = 10
 _OBJECT_BYTES: Final = 500
 
@@ -26,7 +26,7 @@ ObjectKind = Literal["VEVENT", "VTODO"]
 
 
 class ReadObject:
-    """A calendar object, which is read when it is first asked for, and then kept as it is: no one changes it."""
+    """A calendar object, parsed on first use and then kept; it is never modified."""
 
     __slots__ = ("_series", "stored")
 
@@ -35,10 +35,10 @@ class ReadObject:
         self._series: Series | None = None
 
     def series(self, kind: ObjectKind) -> Series:
-        """Read it; it is always asked for the same kind.
+        """Parse the object; all calls for one object use the same kind.
 
         Raises:
-            Unreadable: It cannot be read.
+          Unreadable: It is malformed.
         """
         if self._series is None:
             self._series = Series(ical.read(self.stored.text), kind)
@@ -50,7 +50,7 @@ Range = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class KeptCalendar:
-    """The objects that a calendar had in a state: all of a kind, or those that take place in a range."""
+    """The objects that a calendar had in a state: all of a kind, or those in a time range."""
 
     state: str
     within: Range | None
@@ -61,7 +61,7 @@ class KeptCalendar:
     def of(
         cls, state: str, within: Range | None, stored: Iterable[Stored], before: "KeptCalendar | None" = None
     ) -> "KeptCalendar":
-        """Put objects together; those that were there `before`, and are the same, have been read."""
+        """Build from stored objects; reuses the parsed objects of `before` that have not changed."""
         known = {} if before is None else {one.stored.id: one for one in before.objects}
         objects = [
             known[one.id] if one.id in known and known[one.id].stored == one else ReadObject(one)
@@ -71,7 +71,7 @@ class KeptCalendar:
         return cls(state, within, objects, size)
 
     def covers(self, within: Range | None) -> bool:
-        """Tell whether all that takes place in a range is among them."""
+        """Tell whether the cached objects include all those of a range."""
         if self.within is None or within is None:
             return self.within is None
         return self.within[0] <= within[0] and within[1] <= self.within[1]
@@ -79,14 +79,14 @@ class KeptCalendar:
 
 @dataclass(frozen=True, slots=True)
 class KeptCalendars:
-    """The calendars of one user whose objects are kept."""
+    """The calendars of one user whose objects are cached."""
 
     by_id: Mapping[str, KeptCalendar]
     size: int
 
     @classmethod
     def of(cls, calendars: Mapping[str, KeptCalendar]) -> "KeptCalendars":
-        """Put calendars together, the small ones first, as long as there is room."""
+        """Collect calendars, the smallest first, until the memory limit is reached."""
         by_id: dict[str, KeptCalendar] = {}
         size = 0
         for name, one in sorted(calendars.items(), key=lambda each: each[1].size):
@@ -97,7 +97,7 @@ class KeptCalendars:
 
 
 class Listed(NamedTuple):
-    """The calendars that hold a kind of object; `boards` counts those of Deck, which are left out."""
+    """The calendars that contain a kind of object; `boards` counts those of Deck, which are left out."""
 
     names: list[str]
     boards: int
@@ -118,10 +118,10 @@ class CalendarObjects:
         self._shelf = shelf
 
     async def hand(self, use: Use, *, calendar: str | None, within: Range | None = None) -> Listed:
-        """Hand on the objects of one calendar, with one request, or of all, as `_in_all`.
+        """Pass the objects of one calendar (one request) or of all (see `_in_all`) to `use`.
 
         Raises:
-            NotFound: No such calendar.
+          NotFound: No such calendar.
         """
         if calendar is None:
             return await self._in_all(use, within=within)
@@ -129,10 +129,10 @@ class CalendarObjects:
         return Listed([calendar], 0)
 
     async def _in_all(self, use: Use, *, within: Range | None) -> Listed:
-        """Hand on the objects of every calendar, each as soon as it is there; `within` a range, or all.
+        """Pass the objects of every calendar to `use`, each as soon as it arrives; `within` a range, or all.
 
-        One request lists the calendars with their states, and each that has changed is asked for. Those that are
-        not kept are asked for while they are listed, but only a few, the largest, where Nextcloud has not just
+        One request lists the calendars with their states; each that has changed is fetched. Those that are not cached
+        are fetched in parallel with the list. These are only a few, the largest ones, where Nextcloud has not just
         accepted the credential.
         """
         kept = None if self._shelf is None else self._shelf.take()
@@ -161,7 +161,7 @@ class CalendarObjects:
         names = await parallel.of_each(listing, self._early(known, before, within), one)
         self._cache.saw(self._kind, states)
         if self._shelf is not None:
-            # What has no state cannot be asked whether it has changed, such as a calendar that is subscribed to.
+            # A calendar without a state, such as a subscription, cannot be checked for changes.
             still = {
                 name: found[name] for name in names if states[name] and found[name].state == states[name]
             }
@@ -171,7 +171,7 @@ class CalendarObjects:
     def _early(
         self, names: Iterable[str], before: Mapping[str, KeptCalendar], within: Range | None
     ) -> list[str]:
-        """Choose what to ask for beside the list: as many as there is room for, those that took longest."""
+        """Choose the calendars to fetch in parallel with the list: the slowest, within the limit."""
         nothing = KeptCalendar("", None, (), 0)
         missing = [name for name in names if name not in before or not before[name].covers(within)]
         missing.sort(key=lambda name: before.get(name, nothing).size, reverse=True)

@@ -1,6 +1,6 @@
-"""The trash of a user's calendars: what was deleted there, and how it comes back.
+"""Lists and restores the deleted objects of a user's calendars.
 
-Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. It cannot be listed by PROPFIND.
+Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. PROPFIND cannot list it.
 """
 
 from contextlib import aclosing
@@ -15,10 +15,10 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
-#: The place of the trash among the calendars; no calendar can have this name.
+#: The name of the trash among the calendars; no calendar can have this name.
 TRASH: Final = "trashbin"
 _OBJECTS: Final = (TRASH, "objects")
-#: Nextcloud restores what is moved here, under whatever name, to where it was.
+#: Nextcloud restores an object that is moved here to its former calendar; the target name is ignored.
 _RESTORE: Final = (TRASH, "restore", "file")
 _LONGEST: Final = 20_971_520
 _QUERY: Final = (
@@ -30,7 +30,7 @@ _QUERY: Final = (
 
 @dataclass(frozen=True)
 class Trashed:
-    """One deleted object: `name` is its own in the trash, `calendar` the one it was in."""
+    """One deleted object: `name` is its name in the trash, `calendar` the one it was deleted from."""
 
     name: str
     calendar: str
@@ -40,34 +40,34 @@ class Trashed:
 
     @property
     def id(self) -> str:
-        """What a tool takes as its id."""
+        """The id by which tools refer to it."""
         return f"{TRASH}/{self.name}"
 
     @property
     def since(self) -> str:
-        """When it was deleted; empty where that is not known."""
+        """The time of deletion; empty where unknown."""
         return "" if self.deleted_at is None else f"{self.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def age(self) -> float:
-        """A number that is the greater the later it was deleted."""
+        """A sort key: later deletions have greater values."""
         return 0.0 if self.deleted_at is None else self.deleted_at.timestamp()
 
     @cached_property
     def uid(self) -> str:
-        """The UID of what it holds."""
+        """The UID of the deleted object."""
         return uid_of(self.text)
 
 
 class CalendarTrash:
-    """Looks into the trash of one user's calendars."""
+    """Reads the trash of one user's calendars."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
         self._home = dav.Tree.of("calendars", http.uid)
 
     async def all(self) -> list[Trashed]:
-        """Fetch all that was deleted of the user's own calendars."""
+        """Fetch all deleted objects of the user's own calendars."""
         found = entries.ask(
             self._http,
             "REPORT",
@@ -86,10 +86,10 @@ class CalendarTrash:
             ]
 
     async def restore(self, trashed: Trashed) -> None:
-        """Put something back to where it was.
+        """Restore a deleted object to its former calendar.
 
         Raises:
-            Forbidden: Something else has taken its name.
+          Forbidden: Another object has taken its name.
         """
         headers = {"Destination": f"{self._http.base}{self._home.url(_RESTORE)}"}
         await self._http.request("MOVE", self._home.url((*_OBJECTS, trashed.name)), headers=headers)

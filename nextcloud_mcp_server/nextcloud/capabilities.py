@@ -1,4 +1,4 @@
-"""What a Nextcloud offers to one user."""
+"""The version, apps and capabilities that Nextcloud reports to one user."""
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,8 +18,8 @@ _T = TypeVar("_T", bound=Answer)
 class ServerCapabilities:
     """Version and apps, such as "notes" or "files"; `notes_api_versions` such as ("0.2", "1.3", "1.4").
 
-    `timezone` is where the user is, such as "Europe/Berlin"; empty before Nextcloud 31. With `etag`
-    it can be asked whether all this is still so.
+    `timezone` is the user's, such as "Europe/Berlin"; empty before Nextcloud 31. A later request with `etag` tells
+    whether this has changed.
     """
 
     version: str
@@ -46,13 +46,13 @@ class _Notes(Answer):
 
 
 class _Files(Answer):
-    # The app for versions tells of itself only here.
+    # The app for versions is announced only here.
     versioning: bool = False
 
 
 class _Data(Answer):
     version: _Version
-    # Each app answers what it likes, and PHP writes an empty map as a list.
+    # Apps put values of any type here, and PHP writes an empty map as a list.
     capabilities: dict[str, Any]
 
 
@@ -62,7 +62,7 @@ _DATA = TypeAdapter(ocs.Envelope[_Data])
 
 
 class CapabilitiesClient:
-    """Reads which apps one user has."""
+    """Reads which apps are available to one user."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -71,12 +71,12 @@ class CapabilitiesClient:
         """Fetch version and apps.
 
         Raises:
-            CredentialRejected: The anonymous set came back: Nextcloud did not take the credential.
+          CredentialRejected: The response is the anonymous set: Nextcloud did not accept the credential.
         """
         return await self._checked(await self._ask({}))
 
     async def changed(self, etag: str | None) -> ServerCapabilities | None:
-        """Fetch version and apps if they are others than those with this etag; raises as `get`."""
+        """Fetch version and apps, or None if `etag` is still current; raises like `get`."""
         response = await self._ask({} if etag is None else {"If-None-Match": quote(etag)})
         return None if response.status_code == _NOT_MODIFIED else await self._checked(response)
 
@@ -84,7 +84,7 @@ class CapabilitiesClient:
         return await self._http.request("GET", _PATH, params={"format": "json"}, headers=headers)
 
     async def _checked(self, response: httpx2.Response) -> ServerCapabilities:
-        """Read an answer that is of a user; what anyone is told puts the credential in doubt."""
+        """Parse a response for a signed-in user; the anonymous set puts the credential in doubt."""
         data = decoded(response, _DATA).ocs.data
         if "core" not in data.capabilities and "X-User-Id" not in response.headers:
             refused = errors.CredentialRejected(
@@ -108,7 +108,7 @@ def _read(data: _Data, response: httpx2.Response) -> ServerCapabilities:
 
 
 def _part(kind: type[_T], told: object) -> _T:
-    """Read what one app tells of itself; what is not as it should be tells nothing, and hides no other app."""
+    """Parse one app's capabilities; return an empty model for invalid ones, so that other apps are kept."""
     try:
         return kind.model_validate(told)
     except ValidationError:

@@ -1,8 +1,8 @@
-"""The requests of one user's uploads in chunks (version 2 of the protocol).
+"""The requests of chunked uploads (version 2 of the protocol), for one user.
 
-MKCOL /uploads/{uid}/{id}        a folder of its own, which Nextcloud itself clears away after a day
-PUT   /uploads/{uid}/{id}/00001  a chunk; sent again under its name, it replaces what came of it before
-MOVE  /uploads/{uid}/{id}/.file  puts them together at the destination, which may take minutes
+MKCOL /uploads/{uid}/{id}        creates a folder for the upload; Nextcloud deletes it after a day
+PUT   /uploads/{uid}/{id}/00001  a chunk; sent again under the same name, it replaces the earlier one
+MOVE  /uploads/{uid}/{id}/.file  assembles the chunks at the destination, which may take minutes
 """
 
 import re
@@ -22,7 +22,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.retry import Kind
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 
-#: Nextcloud's names for chunks end at 10000.
+#: The highest chunk number that Nextcloud accepts.
 MAX_CHUNKS: Final = 10_000
 
 _CHUNK_SECONDS: Final = 600.0
@@ -37,7 +37,7 @@ _GONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an upload goes, checked before anything is sent; `replaced` is what it replaces."""
+    """The checked destination of an upload; `replaced` is the file it overwrites."""
 
     segments: dav.Segments
     replaced: Entry | None
@@ -50,18 +50,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What has arrived of an upload: the sizes of its parts, in order."""
+    """The chunks that an upload has received: their sizes, in order."""
 
     sizes: tuple[int, ...]
 
     @property
     def size(self) -> int:
-        """Count the bytes."""
+        """Count the bytes received."""
         return sum(self.sizes)
 
 
 class ChunkRequests:
-    """Sends the requests; each method one, or says so."""
+    """Sends the requests; one per method unless stated."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -69,10 +69,10 @@ class ChunkRequests:
         self._uploads = dav.Tree.of("uploads", http.uid)
 
     async def begin(self, target: Target | None = None, *, total: int | None = None) -> str:
-        """Open an upload and give its id.
+        """Create an upload and return its id.
 
-        With a target, an object store takes the chunks as parts of the file at once, and then wants
-        at least 5 MiB of each; without one Nextcloud keeps them and puts them together itself.
+        With a target, an object store receives the chunks directly as parts of the file, and requires at least 5 MiB
+        for each. Without a target Nextcloud stores the chunks and assembles them itself.
         """
         upload_id = f"mcp-{secrets.token_hex(16)}"
         headers = self._about(target, total)
@@ -90,11 +90,11 @@ class ChunkRequests:
         *,
         total: int | None = None,
     ) -> None:
-        """Send a chunk, and again after what passes; `number` counts from 1.
+        """Send a chunk, repeated after transient errors; `number` counts from 1.
 
         Raises:
-            NotFound: There is no such upload.
-            StorageFull: Nextcloud refuses so many bytes.
+          NotFound: There is no such upload.
+          StorageFull: Nextcloud has no room for these bytes.
         """
         if number > MAX_CHUNKS:
             raise errors.TooLarge(f"An upload has at most {MAX_CHUNKS} parts: send larger ones.")
@@ -112,10 +112,10 @@ class ChunkRequests:
         )
 
     async def parts(self, upload_id: str) -> Parts:
-        """Ask what has arrived.
+        """Fetch the sizes of the chunks received.
 
         Raises:
-            NotFound: There is no such upload.
+          NotFound: There is no such upload.
         """
         asked = entries.ask(
             self._http,
@@ -136,26 +136,26 @@ class ChunkRequests:
         return Parts(tuple(sizes[number] for number in sorted(sizes)))
 
     async def discard(self, upload_id: str) -> None:
-        """Throw away what has arrived.
+        """Delete an upload and its chunks.
 
         Raises:
-            NotFound: There is no such upload.
+          NotFound: There is no such upload.
         """
         await self._http.request("DELETE", self._uploads.url(_checked(upload_id)), sentences={404: _GONE})
 
     async def assemble(self, upload_id: str, target: Target, *, total: int) -> httpx2.Response:
-        """Have the chunks put together at the target.
+        """Assemble the chunks at the target.
 
         Raises:
-            AlreadyExists, EtagMismatch: The target is not as it was.
-            NotFound: The upload, or what it was to replace, is gone.
-            InvalidName: The chunks are not `total` bytes, or Nextcloud accepts no such name.
+          AlreadyExists, EtagMismatch: The target has changed.
+          NotFound: The upload, or the file to overwrite, no longer exists.
+          InvalidName: The chunks are not `total` bytes, or Nextcloud rejects the name.
         """
         shown, url = target.path, self._tree.url(target.segments)
         headers = {**self._about(target, total), "Overwrite": "F" if target.replaced is None else "T"}
         if target.replaced is not None and target.replaced.etag:
-            # `If-Match` would speak of the chunks. Read in sabre/dav's `checkPreconditions`; the desktop
-            # client sends the same.
+            # `If-Match` would refer to the chunks. Read in sabre/dav's `checkPreconditions`; the desktop client
+            # sends the same header.
             where = urlsplit(str(self._http.base)).path + url
             headers["If"] = f"<{where}> ([{etags.quote(target.replaced.etag)}])"
         try:
@@ -165,7 +165,7 @@ class ChunkRequests:
                 headers=headers,
                 timeout_seconds=_ASSEMBLY_SECONDS,
                 patient=True,
-                # Its caller knows better how long to wait, and looks for the file in between.
+                # The caller decides how long to wait, and checks for the file in between.
                 repeat=Kind.ONCE,
                 sentences={
                     400: "Nextcloud did not put the parts together{reason}.",
@@ -187,10 +187,10 @@ class ChunkRequests:
 
 
 def _checked(upload_id: str) -> tuple[str]:
-    """Take only ids that were given here: other programs' uploads lie in the same folder.
+    """Check that an upload id was created here: other programs' uploads are in the same folder.
 
     Raises:
-        InvalidInput: It is none.
+      InvalidInput: It was not.
     """
     if not _ID.fullmatch(upload_id):
         raise errors.InvalidInput(

@@ -1,7 +1,7 @@
-"""The Collectives app (API 1.0): which pages there are; their texts are files.
+"""Lists and creates pages of the Collectives app (API 1.0); the texts of pages are files.
 
-Recorded are the lists, and a failure to make a page; fetching one page and making one were seen on 4.5.0. The app
-says nothing of itself in the capabilities.
+Recorded are the lists, and a failure to create a page; fetching and creating a page were observed on 4.5.0. The app
+announces nothing in the capabilities.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/apps/collectives/api/v1.0/collectives"
-#: What a collective's first page is below; as the id of a page it stands for that one.
+#: The parent id of a collective's first page; as a page id it stands for that page.
 FIRST_PAGE: Final = "0"
 _SENTENCES: Final = {
     403: "Collectives does not allow this{reason}: the person may only read that collective.",
@@ -29,7 +29,7 @@ _FAILED: Final = (
 
 
 class Collective(Answer):
-    """A collective: pages that a team keeps together."""
+    """A collective: pages that a team shares."""
 
     id: Id
     name: str
@@ -53,7 +53,7 @@ class Page(Answer):
 
     @property
     def path(self) -> str:
-        """Where it is among the user's files."""
+        """Its path among the user's files."""
         return "/".join(part.strip("/") for part in (self.mount, self.folder, self.file) if part.strip("/"))
 
 
@@ -75,13 +75,13 @@ _PAGE = TypeAdapter(ocs.Envelope[_OnePage])
 
 
 class CollectivesClient:
-    """Reads and makes pages of one user's collectives."""
+    """Reads and creates pages of one user's collectives."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_collectives(self) -> list[Collective]:
-        """Fetch the collectives the user is in."""
+        """Fetch the collectives of which the user is a member."""
         found, _ = await ocs.get(self._http, _BASE, _COLLECTIVES, sentences=_SENTENCES)
         return found.collectives
 
@@ -89,7 +89,7 @@ class CollectivesClient:
         """Fetch all pages of a collective, without their texts.
 
         Raises:
-            NotFound: The user is in no such collective.
+          NotFound: The user is not a member of such a collective.
         """
         found, _ = await ocs.get(self._http, f"{_BASE}/{collective_id}/pages", _PAGES, sentences=_SENTENCES)
         return found.pages
@@ -105,14 +105,14 @@ class CollectivesClient:
         return found.page
 
     async def create(self, collective_id: Id, parent_id: Id, title: str) -> Page:
-        """Make an empty page below another one; 0 is the first page of the collective.
+        """Create an empty page below another one; 0 is the first page of the collective.
 
-        That one's id is looked up: for 0 itself 4.5.0 makes the page and answers 404 all the same.
+        The first page's id is looked up: given 0, 4.5.0 creates the page but answers 404.
 
         Raises:
-            NotFound: No such collective, or no such page above it.
-            Forbidden: The user may only read there.
-            ServerFault: It failed, perhaps half-way.
+          NotFound: No such collective, or no such parent page.
+          Forbidden: The user has only read access.
+          ServerFault: It failed, and may be partly done.
         """
         if parent_id == FIRST_PAGE:
             first = (page.id for page in await self.pages(collective_id) if page.parent_id == FIRST_PAGE)

@@ -1,4 +1,4 @@
-"""What users say about files, over WebDAV."""
+"""Comments on files, over WebDAV."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
-#: Nextcloud takes no longer ones.
+#: Nextcloud's maximum length.
 MAX_CHARACTERS: Final = 1000
 _OFF: Final = "It is gone, or this Nextcloud has no comments: their app is switched off."
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment; `number` grows with time."""
+    """A comment; later comments have greater `number`s."""
 
     number: int
     author: str
@@ -25,7 +25,7 @@ class Comment:
 
 
 class CommentsClient:
-    """Reads and adds comments. Reading leaves no trace: unread ones stay unread."""
+    """Reads and adds comments. Reading does not mark them as read."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -33,13 +33,13 @@ class CommentsClient:
     async def list_comments(
         self, file_id: str, *, limit: int, first: int = 0, before: int | None = None
     ) -> tuple[list[Comment], bool]:
-        """Fetch a page of a file's comments, newest first; and whether there are more.
+        """Fetch a page of a file's comments, newest first; also return whether there are more.
 
-        The page begins at number `first`; what is not older than comment `before` was seen already, and has
-        only moved down because new ones came.
+        The page begins at number `first`. Comments that are not older than comment `before` are skipped: the client
+        has seen them, and new comments have moved them down.
 
         Raises:
-            NotFound: No such file, or this Nextcloud has no comments.
+          NotFound: No such file, or this Nextcloud has no comments.
         """
         tree = _tree(file_id)
         asked = entries.ask(
@@ -56,10 +56,10 @@ class CommentsClient:
         return [one for one in page.rows if before is None or one.number < before], page.more
 
     async def add(self, path: str, file_id: str, text: str) -> None:
-        """Say something about the file at a path; users named as @"uid" are told.
+        """Add a comment to the file at a path; Nextcloud notifies users mentioned as @"uid".
 
         Raises:
-            NotFound: No such file, or this Nextcloud has no comments.
+          NotFound: No such file, or this Nextcloud has no comments.
         """
         sent = {"actorType": "users", "verb": "comment", "objectType": "files", "message": text}
         with file_errors.in_doubt(path):

@@ -1,4 +1,4 @@
-"""Whose turn it is: how many requests a user may have under way, and that none is sent with what was refused."""
+"""Limits how many requests of a user run at once, and stops requests with a rejected credential."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -11,27 +11,28 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import credential_probe
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 
-#: How many requests one user may have under way. Debian's PHP answers five at once unless it is told otherwise, and
-#: one of those is to be left for all other users; and when Nextcloud is slow for a user, be it for an external
-#: storage of theirs, the others must still get through. More would also cost each request more: the pool asks every
-#: idle connection, twice a request, whether it is still open.
+#: How many requests of one user may run at once. Debian's default for PHP is five at once, and one of those is left
+#: for all other users. When Nextcloud is slow for one user, for example because of an external storage, other users
+#: must still get through. More would also cost each request more: the pool checks twice per request for every idle
+#: connection whether it is still open.
 REQUESTS_AT_ONCE = 4
 
 
-#: How many providers of the unified search, or calendars, one user may have under way, and all users. Nextcloud's
-#: own search page asks all providers at once, about twenty, and its Calendar app all calendars (`eventSource.js`); most
-#: answer in a moment, and by fours the slowest one would begin last. More than these would leave too few of the pool's
-#: hundred connections to everything else.
+#: How many providers of the unified search, or calendars, may be requested at once, for one user and for all users.
+#: Nextcloud's own search page requests all providers at once, about twenty, and its Calendar app all calendars
+#: (`eventSource.js`). Most answer in a moment; four at a time, the slowest one would begin last. More than these
+#: would leave too few of the pool's hundred connections to everything else.
 WIDE_AT_ONCE = 20
-#: For how long an answer shows that the next requests will not be refused. With a credential that is accepted no more,
-#: many at once would be as many refusals, and after ten Nextcloud refuses every user behind our address.
+#: How long a response shows that the next requests will be accepted too. With a credential that is no longer valid,
+#: many requests at once would all be rejected, and after ten of these Nextcloud rejects every user behind this
+#: server's address.
 ACCEPTED_SECONDS = 10.0
 ALL_WIDE_AT_ONCE = 60
 
 
 @dataclass(eq=False, slots=True)
 class _Doubt:
-    """A credential of which no one knows now whether it works; `dead` is what came out, None as long as nothing."""
+    """A credential in doubt while it is probed; `dead` is the result, None until there is one."""
 
     credential: NextcloudCredential
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -39,18 +40,19 @@ class _Doubt:
 
 
 class ConcurrencyLimiter:
-    """The requests of one user; one more waits for the user's own requests, not for those of others.
+    """Limits the requests of one user; a request waits only for requests of the same user.
 
-    A credential that was refused is remembered: calls, looks for changes and the parts of one call run side by
-    side, each with the account it has opened, and Nextcloud counts every refusal against every user's address.
-    For the same reason the first request with a credential goes alone, and while a refusal is being
-    confirmed no other is sent.
+    A rejected credential is remembered: calls, checks for changes and the parts of one call run in parallel, each
+    with its own account, and Nextcloud counts every rejection against this server's address, which all users share.
+    For the same reason the first request with a credential is sent alone, and while a rejection is being confirmed no
+    other request is sent.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
         self._monotonic = monotonic
         self._accepted_at = 0.0
-        # Sending is what lets the others go on; who need not wait need not let them before that, too.
+        # `fast_acquire` skips the checkpoint where no wait is needed: sending the request yields to other tasks
+        # anyway.
         self.semaphore = anyio.Semaphore(REQUESTS_AT_ONCE, fast_acquire=True)
         self.wide = anyio.Semaphore(WIDE_AT_ONCE, fast_acquire=True)
         self.refused: NextcloudCredential | None = None
@@ -58,32 +60,32 @@ class ConcurrencyLimiter:
         self.doubt: _Doubt | None = None
 
     def of(self, credential: NextcloudCredential) -> "UserLimiter":
-        """Take turns with one of the user's credentials."""
+        """Return a limiter for requests with one of the user's credentials."""
         return UserLimiter(self, credential, (self.semaphore,))
 
     def widely(self, credential: NextcloudCredential, everybody: anyio.Semaphore) -> "UserLimiter":
-        """Take turns for many requests of one call, among one's own and those of every user.
+        """Return a limiter for many requests of one call, counted for the user and in `everybody`.
 
-        More at once than else, so only with a credential that Nextcloud has just accepted.
+        Its limit is higher, so it is only for a credential that Nextcloud has just accepted.
         """
         return UserLimiter(self, credential, (self.wide, everybody))
 
     def accept(self, credential: NextcloudCredential) -> None:
-        """Note that Nextcloud has just taken a credential."""
+        """Record that Nextcloud has just accepted a credential."""
         self.proven, self._accepted_at = credential, self._monotonic()
 
     def has_just_accepted(self, credential: NextcloudCredential) -> bool:
-        """Tell whether that was a moment ago."""
+        """Tell whether Nextcloud accepted a credential within the last `ACCEPTED_SECONDS`."""
         return self.proven == credential and self._monotonic() - self._accepted_at < ACCEPTED_SECONDS
 
     def forgive(self, credential: NextcloudCredential) -> None:
-        """Let a credential be sent again that Nextcloud takes by now."""
+        """Forget the rejection of a credential that Nextcloud accepts again."""
         if self.refused == credential:
             self.refused = None
 
 
 class UserLimiter:
-    """Gives out the turns of one credential, one for each request."""
+    """Limits the requests with one credential; one slot for each request."""
 
     def __init__(
         self,
@@ -97,16 +99,16 @@ class UserLimiter:
 
     @property
     def just_accepted(self) -> bool:
-        """See `doubt.ConcurrencyLimiter`."""
+        """See `credential_probe.ConcurrencyLimiter`."""
         return self._turns.has_just_accepted(self._credential)
 
     def next(self) -> "UserSlot":
-        """Begin a request."""
+        """Return the slot for a request."""
         return UserSlot(self._turns, self._credential, self._semaphores)
 
 
 class UserSlot:
-    """Surrounds one request that is sent with a credential; see `doubt.Slot`."""
+    """Surrounds one request that is sent with a credential; see `credential_probe.Slot`."""
 
     def __init__(
         self,
@@ -120,11 +122,11 @@ class UserSlot:
         self._doubt: _Doubt | None = None
 
     async def __aenter__(self) -> Self:
-        """See `doubt.Slot`."""
+        """See `credential_probe.Slot`."""
         turns = self._turns
         while True:
             await _acquire(self._semaphores)
-            # Asked after the wait, in which it may have been refused.
+            # Checked after the wait, during which the credential may have been rejected.
             if turns.refused == self._credential:
                 _release(self._semaphores)
                 raise errors.CredentialRejected(
@@ -143,19 +145,19 @@ class UserSlot:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """See `doubt.Slot`."""
+        """See `credential_probe.Slot`."""
         self._settle()
         _release(self._semaphores)
 
     def accepted(self) -> None:
-        """See `doubt.Slot`."""
+        """See `credential_probe.Slot`."""
         self._turns.accept(self._credential)
         self._settle()
 
     async def settled(
         self, probe: credential_probe.Probe, error: errors.CredentialRejected
     ) -> errors.NextcloudError:
-        """See `doubt.Slot`. Of requests that are refused together only one is followed by a probe."""
+        """See `credential_probe.Slot`. Of requests rejected together only one is followed by a probe."""
         turns = self._turns
         current = turns.doubt
         if turns.refused == self._credential:
@@ -187,7 +189,7 @@ async def _acquire(semaphores: Iterable[anyio.Semaphore]) -> None:
         for semaphore in semaphores:
             await semaphore.acquire()
             taken.append(semaphore)
-    except BaseException:  # raised again: a wait that is cancelled gives back what it has taken
+    except BaseException:  # raised again: a cancelled wait releases what it has acquired
         _release(taken)
         raise
 

@@ -1,4 +1,4 @@
-"""Why a server cannot be reached, in sentences that name the next step."""
+"""Errors for a server that cannot be reached, as sentences that name the next step."""
 
 import socket
 import ssl
@@ -10,7 +10,7 @@ from nextcloud_mcp_server import errors
 
 
 def unreachable(error: httpx2.TransportError) -> errors.Unreachable:
-    """Say why there is no connection; the library's own text may hold addresses."""
+    """Return the error for a failed connection; the library's own text may contain addresses."""
     causes = list(_causes(error))
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return errors.TlsFailed(

@@ -1,6 +1,6 @@
-"""What a vCard says of a user, and how single fields of it are changed.
+"""The fields of a vCard, and how single fields are changed.
 
-Entries that come with a label are written `work: +49 30 1234`, the same way in both directions.
+Values with a label are written `work: +49 30 1234`, for reading and for writing.
 """
 
 import re
@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.vcard import Line, VCard, escape, split
 
 _LABELLED = re.compile(r"([^:@/]{1,40}): +(.*)", re.DOTALL)
 _TOKENS = re.compile(r"[A-Za-z0-9-]+(?:,[A-Za-z0-9-]+)*")
-#: Types that every card has or that mean nothing to a reader.
+#: Types that every card has or that carry no information.
 _SILENT: Final = frozenset({"internet", "pref", "voice", "text"})
 _APPLE: Final = "_$!<", ">!$_"
 _DIGITS = re.compile(r"[\s()/.-]")
@@ -24,7 +24,7 @@ _STREET, _ADDRESS_PARTS = 2, 7
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The fields of one card; what a card does not have is empty."""
+    """The fields of one card; a missing field is empty."""
 
     uid: str
     kind: str
@@ -44,7 +44,7 @@ class Contact:
 
     @classmethod
     def of(cls, card: VCard) -> "Contact":
-        """Read a card."""
+        """Read the fields of a card."""
         names = _names(card)
         emails = _entries(card, "EMAIL")
         org = _org(card)
@@ -70,7 +70,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What to set; None leaves a field as it is, an empty one takes it away."""
+    """The fields to set; None keeps a field, an empty value removes it."""
 
     name: str | None = None
     given_name: str | None = None
@@ -87,7 +87,7 @@ class Changes:
 
 
 def apply(card: VCard, changes: Changes) -> None:
-    """Set what is given; every other line of the card stays as it is."""
+    """Set the given fields; every other line of the card is kept."""
     _rename(card, changes)
     for name, text in (("TITLE", changes.title), ("NOTE", changes.note)):
         if text is not None and text.strip() != _text(card, name):
@@ -107,7 +107,7 @@ def apply(card: VCard, changes: Changes) -> None:
 
 
 def revise(card: VCard, now: str) -> None:
-    """Give a card that says when it was last changed the time it is, such as `20261127T211308Z`."""
+    """Set REV to `now`, such as `20261127T211308Z`, if the card has one."""
     for line in list(card.every("REV"))[:1]:
         extended = f"{now[:4]}-{now[4:6]}-{now[6:11]}:{now[11:13]}:{now[13:]}"
         card.replace(line, extended if "-" in line.value else now)
@@ -118,7 +118,7 @@ def _text(card: VCard, name: str) -> str:
 
 
 def _set(card: VCard, name: str, value: str) -> None:
-    """Write a property that is there once; further lines are other languages of it (`ALTID`)."""
+    """Write a property that occurs once; further lines are translations of it (`ALTID`)."""
     line = next(card.every(name), None)
     if not value:
         for each in list(card.every(name)):
@@ -139,7 +139,7 @@ def _names(card: VCard) -> list[str]:
 
 
 def _composed(names: Sequence[str]) -> list[str]:
-    """List how a display name is made of the parts, the shortest first."""
+    """List the display names that the name parts may form, the shortest first."""
     family, given, more, before, after = names[:_NAME_PARTS]
     forms = (
         (given, family), (given, more, family), (before, given, family), (before, given, more, family),
@@ -149,7 +149,7 @@ def _composed(names: Sequence[str]) -> list[str]:
 
 
 def _rename(card: VCard, changes: Changes) -> None:
-    """Set the names; the display name and its parts follow each other where they did so before."""
+    """Set the names; keep display name and parts consistent where they were consistent before."""
     names = _names(card)
     shown = _text(card, "FN")
     follows = not any(names) or shown in _composed(names) or not shown
@@ -185,7 +185,10 @@ def _birthday(card: VCard) -> str:
 
 
 def _set_birthday(card: VCard, date: str) -> None:
-    """Write `1990-05-17` or `--05-17`; vCard 3 knows no date without a year, but Apple's way to write one."""
+    """Write `1990-05-17` or `--05-17`.
+
+    vCard 3 has no date without a year, so that is written in Apple's way.
+    """
     for line in list(card.every("BDAY")):
         card.remove(line)
     if not date:
@@ -217,7 +220,7 @@ def _set_categories(card: VCard, categories: Sequence[str]) -> None:
     _set(card, "CATEGORIES", ",".join(map(escape, categories)))
 
 
-# Entries of which there may be many
+# Properties with several values
 
 
 def _entries(card: VCard, name: str) -> list[str]:
@@ -234,7 +237,7 @@ def _label(card: VCard, line: Line) -> str:
 
 
 def _value(line: Line) -> str:
-    """Show a value: a phone number without `tel:`, an address from the street on."""
+    """Return a value for display: a phone number without `tel:`, an address from the street on."""
     if line.name == "ADR":
         parts = [part.strip() for part in line.components]
         parts = [*parts, *[""] * _ADDRESS_PARTS][:_ADDRESS_PARTS]
@@ -248,7 +251,7 @@ def _value(line: Line) -> str:
 
 
 def _same(name: str) -> Callable[[str], str]:
-    """Say in which form two values of this property are the same."""
+    """Return the function that normalises values of this property for comparison."""
     if name == "TEL":
         return lambda value: _DIGITS.sub("", value).removeprefix("tel:")
     if name == "ADR":
@@ -257,7 +260,7 @@ def _same(name: str) -> Callable[[str], str]:
 
 
 def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
-    """Make these the entries of a property; those that are there already keep their lines."""
+    """Set the values of a property; lines whose value stays are kept unchanged."""
     left = [line for line in card.every(name) if _value(line)]
     new: list[tuple[str | None, str]] = []
     form = _same(name)
@@ -284,7 +287,7 @@ def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
 
 
 def _is_written(line: Line, value: str) -> bool:
-    """Tell whether a value is to the letter what a line holds, but for white space and what is empty at its end."""
+    """Tell whether a value equals that of a line, except for white space and empty parts at the end."""
     mine, other = (";".join(map(str.strip, split(each, ";"))).rstrip(";") for each in (_value(line), value))
     return mine == other
 
@@ -299,7 +302,7 @@ def _taken_apart(entry: str) -> tuple[str | None, str]:
 
 
 def _raw(line: Line, value: str) -> str:
-    """Write a value as the line's own form wants it."""
+    """Write a value in the form that the line uses."""
     if line.name == "ADR":
         parts = [part.strip() for part in split(value, ";")]
         return ";".join(["", "", *(escape(part.replace("\\;", ";")) for part in parts)])
@@ -322,7 +325,7 @@ def _types(label: str) -> str:
 
 
 def _relabel(card: VCard, line: Line, label: str) -> None:
-    """Give an entry another label and keep its other parameters."""
+    """Change the label of a value and keep its other parameters."""
     own = card.label(line)
     if own is not None:
         card.replace(own, escape(label))

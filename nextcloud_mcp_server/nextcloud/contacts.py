@@ -1,4 +1,4 @@
-"""Address books and contacts over CardDAV (RFC 6352)."""
+"""Reads and writes address books and contacts over CardDAV (RFC 6352)."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -19,11 +19,11 @@ from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 from nextcloud_mcp_server.nextcloud.vcard import VCard
 
-#: What Nextcloud takes unless its administrator says otherwise (`card_size_limit`).
+#: Nextcloud's default limit (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
 
-#: Changing a card takes a while for each of its lines, and others wait meanwhile.
+#: Changing a card takes time for each of its lines, during which other requests wait.
 _MOST_LINES: Final = 5_000
 
 _BOOK: Final = (
@@ -31,7 +31,7 @@ _BOOK: Final = (
     "d:current-user-privilege-set",
 )  # fmt: skip
 _CARD: Final = ("d:getetag", "card:address-data")
-#: What a row of a list is made of and searched in: all that is short, and never a photo.
+#: The properties that lists show and search: all short ones, never a photo.
 _LISTED: Final = (
     "FN", "N", "NICKNAME", "ORG", "TITLE", "EMAIL", "TEL", "ADR", "NOTE", "CATEGORIES", "KIND",
     "X-ADDRESSBOOKSERVER-KIND", "X-ABLABEL",
@@ -52,7 +52,7 @@ _TAKEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AddressBook:
-    """One address book; `id` is its name in addresses."""
+    """One address book; `id` is its name in URLs."""
 
     id: str
     name: str
@@ -62,9 +62,9 @@ class AddressBook:
 
 @dataclass(frozen=True)
 class Card:
-    """One contact: `id` is its name in the address book, which need not be its UID.
+    """One contact: `id` is its name in the address book, which may differ from its UID.
 
-    `etag` is None where Nextcloud told none, as where it was stored and could not be looked at afterwards.
+    `etag` is None where Nextcloud sent none, and where the card was stored but could not be fetched afterwards.
     """
 
     book: str
@@ -74,7 +74,7 @@ class Card:
 
     @cached_property
     def contact(self) -> Contact:
-        """What the card says."""
+        """The fields of the card."""
         return Contact.of(self.vcard)
 
 
@@ -95,11 +95,11 @@ class ContactsClient:
         self._http = http
         self._clock = clock
         self._cache = cache or UserCache()
-        # The uid, never the login name: addresses are made of it.
+        # The uid, never the login name: URLs contain the uid.
         self._tree = dav.Tree(("addressbooks", *dav.Tree.of("users", http.uid).root))
 
     async def list_books(self) -> list[AddressBook]:
-        """Fetch the address books, those of Nextcloud itself and shared ones among them."""
+        """Fetch the address books, including shared ones and those that Nextcloud generates."""
         found = self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1")
         return [
             _book(segments[0], response)
@@ -108,7 +108,7 @@ class ContactsClient:
         ]
 
     async def in_each(self, call: Callable[[str], Awaitable[None]]) -> None:
-        """Make a call for each address book, side by side; for those that were there last time at once."""
+        """Call `call` for each address book in parallel; known books do not wait for the list."""
 
         async def listing() -> list[str]:
             return [each.id for each in await self.list_books()]
@@ -117,13 +117,13 @@ class ContactsClient:
         self._cache.saw("address books", dict.fromkeys(names, ""))
 
     async def list_cards(self, book: str) -> AsyncGenerator[Card]:
-        """Fetch a book's cards without their photos; one request, two where a card is broken.
+        """Fetch the cards of a book without photos; one request, two where a card is malformed.
 
-        Nextcloud gives up on the whole list when it cannot parse one card; asked for the cards as they
-        are stored, it does not look into them.
+        Nextcloud fails the whole list when it cannot parse one card. The second request asks for the cards as they
+        are stored, which Nextcloud does not parse.
 
         Raises:
-            NotFound: No such address book.
+          NotFound: No such address book.
         """
         segments, begun = _segments(book), False
         try:
@@ -141,11 +141,11 @@ class ContactsClient:
     async def get(self, book: str, contact_id: str) -> Card:
         """Fetch one card as it is stored.
 
-        A GET would be answered in the other version of vCard where it pleases Nextcloud, which loses
-        what that version does not know; as a property the text comes unchanged.
+        For a GET, Nextcloud may convert the card to another version of vCard and lose what that version does not
+        know. As a property the text is returned unchanged.
 
         Raises:
-            NotFound: No such contact or address book.
+          NotFound: No such contact or address book.
         """
         wanted = _segments(book, contact_id)
         found = self._ask("PROPFIND", wanted, dav.propfind(_CARD), depth="0", missing=_NO_CONTACT)
@@ -157,21 +157,21 @@ class ContactsClient:
         return cards[0]
 
     async def create(self, book: str, card: VCard) -> Card:
-        """Store a new card; one request more where Nextcloud repairs what it was given.
+        """Store a new card; sends a second request where Nextcloud repairs the card.
 
         Raises:
-            InvalidName: Nextcloud does not take the card, or has one with its UID.
-            Forbidden: The address book is read-only.
+          InvalidName: Nextcloud rejects the card, or has one with its UID.
+          Forbidden: The address book is read-only.
         """
         contact_id = f"{uuid4()}.vcf"
         return await self._put(book, contact_id, card, {"If-None-Match": "*"})
 
     async def update(self, book: str, contact_id: str, changes: Changes, *, if_match: str) -> Card:
-        """Set the given fields and keep all else of the card as it is. Two requests, or three.
+        """Set the given fields and keep the rest of the card; two or three requests.
 
         Raises:
-            EtagMismatch: It was changed since it was read; nothing was written.
-            Forbidden: The address book is read-only.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          Forbidden: The address book is read-only.
         """
         before = await self._current(book, contact_id, if_match)
         card, old = before.vcard, before.vcard.text
@@ -196,11 +196,11 @@ class ContactsClient:
         return await self._put(book, contact_id, card, {"If-Match": quote(required(before.etag))})
 
     async def delete(self, book: str, contact_id: str, *, if_match: str) -> Card:
-        """Delete a contact for good and answer what it was. Two requests.
+        """Delete a contact permanently and return the deleted card; two requests.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
-            Forbidden: The address book is read-only.
+          EtagMismatch: It was changed since it was read; it still exists.
+          Forbidden: The address book is read-only.
         """
         card = await self._current(book, contact_id, if_match)
         await self._http.request(
@@ -212,11 +212,11 @@ class ContactsClient:
         return card
 
     async def _current(self, book: str, contact_id: str, if_match: str) -> Card:
-        """Fetch one card to change it.
+        """Fetch one card and check that its etag is still `if_match`.
 
         Raises:
-            EtagMismatch: It was changed since it was read.
-            ServerFault: Nextcloud named no version of it.
+          EtagMismatch: It was changed since it was read.
+          ServerFault: Nextcloud sent no etag.
         """
         card = await self.get(book, contact_id)
         if normalise(if_match) != required(card.etag):
@@ -240,7 +240,7 @@ class ContactsClient:
         try:
             return await self.get(book, contact_id)
         except file_errors.NOT_SEEN:
-            # It is stored: an error would make it be stored once more.
+            # The card is stored. After an error the client would store it again.
             return Card(book, contact_id, None, card)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
@@ -268,14 +268,14 @@ class ContactsClient:
 
 
 def new_card(changes: Changes) -> VCard:
-    """Write a card of these fields, in vCard 3, which every program reads."""
+    """Return a card with these fields, in vCard 3, which every program reads."""
     card = VCard.read(f"BEGIN:VCARD\r\nVERSION:3.0\r\nUID:{uuid4()}\r\nFN:\r\nN:;;;;\r\nEND:VCARD\r\n")
     apply(card, changes)
     return card
 
 
 def _segments(book: str, *below: str) -> dav.Segments:
-    """Check the names that make an address."""
+    """Check the names and return the segments of the URL."""
     names = (book, *below)
     for name in names:
         if len(dav.split(name)) != 1 or "/" in name:

@@ -1,8 +1,8 @@
-"""What was read of users' accounts, kept in memory between two calls: bounded, and never handed out unasked.
+"""Content of users' accounts, cached in memory between calls with a size limit.
 
-What is kept of a user is used only beside an answer that Nextcloud has just given to that user's own
-credential, and only where that answer says that it is still so. It is bound to the account's id, and dropped when
-the access ends, when it was not used for a while, and when there is too much.
+Cached content of a user is used only together with a response that Nextcloud has just given to that user's own
+credential, and only where that response confirms that it is current. It is bound to the account's id, and dropped
+when the access ends, when it was not used for a while, and when the limit is reached.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ import anyio
 
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 
-#: Of one user and of one topic, and of all; what is larger is fetched anew by each call.
+#: Limits per user and topic, and in total; larger content is fetched again by each call.
 MAX_PERSON_BYTES: Final = 24 * 1024 * 1024
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_PEOPLE: Final = 50
@@ -24,11 +24,11 @@ Topic = Literal["notes", "VEVENT", "VTODO"]
 
 
 class Kept(Protocol):
-    """Something that is kept."""
+    """Content that can be cached."""
 
     @property
     def size(self) -> int:
-        """Count about how many bytes of memory it takes."""
+        """Return its approximate size in memory, in bytes."""
         ...
 
 
@@ -48,7 +48,7 @@ class _Person:
 
 @dataclass
 class ContentCache:
-    """Every user's shelves; one per server process."""
+    """The cached content of all users; one per server process."""
 
     monotonic: Callable[[], float] = anyio.current_time
     max_person_bytes: int = MAX_PERSON_BYTES
@@ -60,26 +60,26 @@ class ContentCache:
     )
 
     def drop(self, uid: str) -> None:
-        """Forget what is kept of a user."""
+        """Drop the cached content of a user."""
         self._people.pop(uid, None)
 
     def drop_credential(self, credential: NextcloudCredential) -> None:
-        """Forget what was last used with a credential that ends now."""
+        """Drop the content that was last used with a credential that ends now."""
         for uid in [uid for uid, person in self._people.items() if person.credential == credential]:
             self.drop(uid)
 
     @property
     def size(self) -> int:
-        """Count the bytes that are kept."""
+        """Count the cached bytes."""
         return sum(person.size for person in self._people.values())
 
     @property
     def people(self) -> list[str]:
-        """Name of whom something is kept, the longest unused first."""
+        """List the uids with cached content, the longest unused first."""
         return list(self._people)
 
     def take(self, uid: str, credential: NextcloudCredential, topic: Topic) -> Kept | None:
-        """Give what is kept of a user, for a request with this credential to confirm."""
+        """Return the cached content of a user; a request with this credential must confirm it before use."""
         self._sweep()
         person = self._people.get(uid)
         if person is None or topic not in person.kept:
@@ -88,7 +88,7 @@ class ContentCache:
         return person.kept[topic]
 
     def keep(self, uid: str, credential: NextcloudCredential, topic: Topic, kept: Kept | None) -> None:
-        """Keep this instead of what was there, if there is room; None forgets."""
+        """Replace the cached content, if there is room; None removes it."""
         person = self._people.setdefault(uid, _Person({}, credential, 0.0))
         self._touch(person, credential, uid)
         person.kept.pop(topic, None)
@@ -111,7 +111,7 @@ class ContentCache:
 
 
 class CachedContent(Generic[_K]):
-    """What is kept of one user about one topic, opened with one of their credentials; always of the same type."""
+    """The cached content of one user and one topic, opened with one credential; always of the same type."""
 
     def __init__(
         self, shelves: ContentCache, uid: str, credential: NextcloudCredential, topic: Topic
@@ -122,9 +122,9 @@ class CachedContent(Generic[_K]):
         self._topic: Topic = topic
 
     def take(self) -> _K | None:
-        """Give what is kept, for a request to confirm."""
+        """Return the cached content; a request must confirm it before use."""
         return cast("_K | None", self._shelves.take(self._uid, self._credential, self._topic))
 
     def keep(self, kept: _K | None) -> None:
-        """Keep this instead; None forgets."""
+        """Replace the cached content; None removes it."""
         self._shelves.keep(self._uid, self._credential, self._topic, kept)

@@ -1,8 +1,8 @@
-"""The Cookbook app (API 1.2, recorded from version 0.11.5; what the recordings leave open was read in its code).
+"""The Cookbook app (API 1.2, recorded from version 0.11.5; the rest was read in its code).
 
-Cookbook takes a recipe only as a whole: what a PUT leaves out is gone, and one without the `id` in its body
-makes another recipe, whatever its address says. It has no etags. So a recipe is read, compared with what the
-caller saw, changed, and sent back with all it had.
+Cookbook accepts a recipe only as a whole: a PUT deletes the fields it leaves out, and without `id` in the body it
+creates another recipe, whatever the URL says. There are no etags. So a recipe is read, compared with the state the
+client saw, changed, and sent back completely.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _SENTENCES: Final = {
     404: "There is no such recipe. Call nc_cookbook_list_recipes for the ones there are.",
     409: "Another recipe has that name, so nothing was saved. Choose another name.",
 }
-#: What Cookbook adds when it shows a recipe, and would store if it were sent back.
+#: Fields that Cookbook adds on reading, and would store if they were sent back.
 _SHOWN_ONLY: Final = ("imageUrl", "printImage")
 
 
@@ -42,7 +42,7 @@ class Stub(Answer):
 
 
 class Recipe(Answer):
-    """One recipe in the words of schema.org; `raw` is all that Cookbook says of it."""
+    """One recipe in terms of schema.org; `raw` is Cookbook's complete answer."""
 
     raw: dict[str, Any]
     id: Id
@@ -72,12 +72,12 @@ class Recipe(Answer):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What is stored of it."""
+        """The fields that Cookbook stores."""
         return {name: value for name, value in self.raw.items() if name not in _SHOWN_ONLY}
 
     @property
     def etag(self) -> str:
-        """Tell one state of the recipe from another, for Cookbook has no etags."""
+        """A hash of the recipe's state, since Cookbook has no etags."""
         return hashlib.sha256(json.dumps(self.fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -93,7 +93,7 @@ class CookbookClient:
         self._http = http
 
     async def list_recipes(self) -> list[Stub]:
-        """Fetch all recipes, by name."""
+        """Fetch all recipes, sorted by name."""
         return decoded(await self._http.request("GET", _BASE), _STUBS)
 
     async def recipe(self, recipe_id: Id) -> Recipe:
@@ -106,29 +106,29 @@ class CookbookClient:
         return decoded(response, _RECIPE)
 
     async def create(self, fields: Mapping[str, object]) -> Id:
-        """Make a recipe, and give its id.
+        """Create a recipe and return its id.
 
         Raises:
-            Conflict: Another one has that name.
+          Conflict: Another recipe has that name.
         """
         response = await self._http.request("POST", _BASE, json=dict(fields), sentences=_SENTENCES)
         return decoded(response, _ID)
 
     async def update(self, recipe: Recipe, fields: Mapping[str, object]) -> Id:
-        """Set the given fields of a recipe that was just read; the others stay. Give its id.
+        """Set the given fields of a recipe that was just read and keep the others; return its id.
 
         Raises:
-            Conflict: Another one has the new name.
+          Conflict: Another recipe has the new name.
         """
         whole = {**recipe.fields, **fields, "id": recipe.id}
         response = await self._http.request("PUT", f"{_BASE}/{recipe.id}", json=whole, sentences=_SENTENCES)
         return decoded(response, _ID)
 
     async def current(self, recipe_id: Id, if_match: str) -> Recipe:
-        """Read a recipe and compare it with what the caller saw.
+        """Fetch a recipe and check that its etag is still `if_match`.
 
         Raises:
-            EtagMismatch: It was changed since.
+          EtagMismatch: It was changed since it was read.
         """
         recipe = await self.recipe(recipe_id)
         if if_match.strip().strip('"') != recipe.etag:
@@ -136,5 +136,5 @@ class CookbookClient:
         return recipe
 
     async def delete(self, recipe_id: Id) -> None:
-        """Move a recipe's folder to the trash; Cookbook does not say when there was none."""
+        """Move a recipe's folder to the trash; Cookbook does not report a missing one."""
         await self._http.request("DELETE", f"{_BASE}/{recipe_id}", sentences=_SENTENCES)

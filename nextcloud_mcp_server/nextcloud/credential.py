@@ -1,4 +1,4 @@
-"""What a user's requests are signed with."""
+"""The credentials that authenticate a user's requests to Nextcloud."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ NextcloudCredential = BasicCredential | BearerCredential
 
 
 class _BearerAuth(httpx2.Auth):
-    """Puts a token on one request (RFC 6750 §2.1); never into an address or a body."""
+    """Adds a token to one request (RFC 6750 §2.1); never to a URL or a body."""
 
     def __init__(self, token: SecretStr) -> None:
         self._token = token
@@ -37,7 +37,7 @@ class _BearerAuth(httpx2.Auth):
 
 
 def auth_of(credential: NextcloudCredential | None) -> httpx2.Auth | None:
-    """Make what signs requests with a credential; None where no one is signed in."""
+    """Return the httpx2 authentication for a credential; None without one."""
     match credential:
         case BasicCredential(login_name, secret):
             return httpx2.BasicAuth(login_name, secret.get_secret_value())

@@ -1,9 +1,9 @@
-"""What one refusal of a credential is worth: nothing, before a probe of another kind is refused as well.
+"""Confirms the rejection of a credential by one probe on another kind of route.
 
-A proxy, one app's route, or a user back end that hiccups answers 401 too. So the refused request is
-followed by one probe, elsewhere and with the same credential: refused as well, the credential is
-dead; answered, only the route refuses. These are the two requests that a doubtful credential is
-sent with (Nextcloud counts every refusal against every user behind our address).
+A proxy, the route of one app, or a failing user back end answers 401 too. So a rejected request is followed by one
+probe with the same credential on another route. If the probe is rejected as well, the credential is dead; if it is
+accepted, only the route rejects. These two requests are all that are sent with a doubtful credential: Nextcloud
+counts every rejection against this server's address, which all users share.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,56 +16,56 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import error_mapping
 
 Probe = Callable[[], Awaitable[httpx2.Response]]
-#: What is known of a credential: it is dead, or works, or its account is disabled; None as long as nothing is.
+#: The result of a probe: True, the credential is dead; False, it works; or its account is disabled. None is unknown.
 Known = bool | errors.AccountDisabled | None
 
 _OF_USER: Final = ("GET", "/ocs/v2.php/cloud/user?format=json")
-#: DAV asks for a credential in a way of its own, and its root needs no uid.
+#: DAV authenticates in a way of its own, and its root needs no uid.
 _OF_DAV: Final = ("PROPFIND", "/remote.php/dav/")
 _OCS: Final = "/ocs/"
 
 
 class Slot(Protocol):
-    """Surrounds one request with a credential; others with it wait while it is in doubt."""
+    """Surrounds one request with a credential; other requests wait while the credential is in doubt."""
 
     async def __aenter__(self) -> Self:
-        """Wait for the turn.
+        """Wait until the request may be sent.
 
         Raises:
-            CredentialRejected: The credential is dead by now.
+          CredentialRejected: The credential is dead by now.
         """
         ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the turn back."""
+        """Release the slot."""
         ...
 
     def accepted(self) -> None:
-        """Note that Nextcloud has taken the credential."""
+        """Record that Nextcloud has accepted the credential."""
         ...
 
     async def settled(self, probe: Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
-        """Answer what a refusal is to be raised as: `error` when the probe is refused as well."""
+        """Return the error to raise after a rejection: `error` when the probe is rejected as well."""
         ...
 
 
 class ConcurrencyLimiter(Protocol):
-    """Gives out turns, one for each request."""
+    """Limits concurrent requests; one slot for each request."""
 
     def next(self) -> Slot:
-        """Begin a request."""
+        """Return the slot for a request."""
         ...
 
     @property
     def just_accepted(self) -> bool:
-        """Tell whether Nextcloud has taken the credential a moment ago, so that many requests may be sent with it."""
+        """Tell whether Nextcloud has just accepted the credential: many requests may use it."""
         ...
 
 
 class NoSlot:
-    """Surrounds requests that nothing else runs beside: without a credential, or before it is stored."""
+    """A slot without a limit, for requests without a credential, or before the credential is stored."""
 
     just_accepted: Final = False
 
@@ -91,14 +91,15 @@ class NoSlot:
 
 
 def probe_of(path: str) -> tuple[str, str]:
-    """Choose what is asked to confirm the refusal of a path: another kind of route."""
+    """Return the method and path of the probe for a rejected path: another kind of route."""
     return _OF_DAV if path.startswith(_OCS) else _OF_USER
 
 
 async def is_dead(probe: Probe) -> Known:
-    """Ask once; None when the answer says nothing about the credential.
+    """Send the probe once; return None when its answer says nothing about the credential.
 
-    A disabled account is refused everywhere, with 401 or 503; its access works again once it is enabled.
+    Nextcloud rejects a disabled account everywhere, with 401 or 503; its credential works again once the account is
+    enabled.
     """
     try:
         response = await probe()
@@ -115,7 +116,7 @@ async def is_dead(probe: Probe) -> Known:
 
 
 def said(dead: Known, error: errors.CredentialRejected) -> errors.NextcloudError:
-    """Word what a refusal turned out to be."""
+    """Return the error for the result of a probe."""
     if isinstance(dead, errors.AccountDisabled):
         return errors.AccountDisabled(str(dead))
     if dead:

@@ -1,7 +1,7 @@
-"""WebDAV addresses and request bodies: one place encodes names, one place decodes hrefs.
+"""WebDAV URLs and request bodies: the only place that encodes names and decodes hrefs.
 
-Names are opaque. A tool's path is split at `/` and each part is encoded exactly once; an href is
-split first and each part is decoded exactly once, so a file called `a%62c.txt` stays that file.
+Names are opaque. A tool's path is split at `/` and each part is encoded exactly once; an href is split first and each
+part is decoded exactly once, so a file called `a%62c.txt` stays that file.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -14,11 +14,11 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.spelling import composed
 
-#: Nextcloud stores names in 255 and paths in 4000 bytes and answers 400 to longer ones.
+#: Nextcloud's limits are 255 bytes for a name and 4000 for a path; it answers 400 to longer ones.
 MAX_NAME_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 4000
 
-#: Nextcloud answers for every such name as if an upload were under way there, whether or not one is.
+#: Nextcloud answers for every such name as if an upload were in progress there.
 KEPT_ENDING: Final = ".part"
 
 _SEARCH_NAMESPACE: Final = "https://github.com/icewind1991/SearchDAV/ns"
@@ -37,7 +37,7 @@ _NAMESPACES: Final = {
     "card": "urn:ietf:params:xml:ns:carddav",
     "trash": "http://nextcloud.com/ns",
 }
-#: The namespaces, for the first element of a body.
+#: The namespace declarations, for the root element of a body.
 DECLARED: Final = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in _NAMESPACES.items())
 FIRST_PRINTABLE: Final = 0x20
 
@@ -46,20 +46,20 @@ Segments = tuple[str, ...]
 
 @cache
 def name(qualified: str) -> str:
-    """Spell `oc:size` as lxml does: `{http://owncloud.org/ns}size`."""
+    """Return a qualified name as lxml writes it: `oc:size` becomes `{http://owncloud.org/ns}size`."""
     prefix, _, local = qualified.partition(":")
     return f"{{{_NAMESPACES[prefix]}}}{local}"
 
 
 def split(path: str) -> Segments:
-    """Take a path apart, and refuse what must never reach a server.
+    """Split a path into segments and check each of them.
 
     Raises:
-        InvalidInput: It climbs, or holds a control character or a backslash, or is too long.
+      InvalidInput: It contains `..`, a control character or a backslash, or is too long.
     """
     too_long = errors.InvalidInput(f"A path cannot be longer than {MAX_PATH_BYTES} bytes: shorten it.")
     if len(path) > MAX_PATH_BYTES:
-        # Looking through megabytes of it would hold up all other users.
+        # Checking megabytes of it would delay all other users.
         raise too_long
     segments = tuple(part for part in path.split("/") if part)
     for segment in segments:
@@ -85,7 +85,7 @@ def _check(segment: str) -> None:
 
 
 def is_kept(segment: str) -> bool:
-    """Tell whether Nextcloud keeps this name for uploads under way."""
+    """Tell whether Nextcloud reserves this name for uploads in progress."""
     return segment.lower().endswith(KEPT_ENDING)
 
 
@@ -103,44 +103,44 @@ def same(left: Segments, right: Segments) -> bool:
     """Compare two paths as Nextcloud does, which stores names in Unicode form NFC."""
     if left == right:
         return True
-    # Comparing lengths first spares a listing the normalising of its folder's name for every child.
+    # Comparing lengths first saves normalising the folder's name for every child of a listing.
     return len(left) == len(right) and [*map(composed, left)] == [*map(composed, right)]
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One user's part of the DAV service; every DAV address in this program is built here."""
+    """One user's part of the DAV service; every DAV URL of this program is built here."""
 
     root: Segments
 
     @classmethod
     def of(cls, collection: str, uid: str, *below: str) -> "Tree":
-        """Open `files`, `trashbin` and so on of one user.
+        """Return a user's tree of a collection, such as `files` or `trashbin`.
 
         Raises:
-            InvalidInput: The user id would change the meaning of the address.
+          InvalidInput: The uid would change the meaning of the URL.
         """
         if uid in ("", ".", ".."):
             raise errors.InvalidInput("This user id cannot be used in an address.")
         return cls((collection, uid, *below))
 
     def url(self, segments: Iterable[str] = ()) -> str:
-        """Give the encoded address below the Nextcloud's base URL."""
+        """Return the encoded URL below Nextcloud's base URL."""
         return f"{SERVICE}/{encode((*self.root, *segments))}"
 
     @property
     def scope(self) -> str:
-        """Name the tree in a SEARCH, where Nextcloud takes the text as it is, without decoding."""
+        """Return the tree's path for a SEARCH body, which Nextcloud does not decode."""
         return "/" + "/".join(self.root)
 
     def locate(self, href: str, *, hosts: Collection[str]) -> Segments | None:
-        """Find what an href of an answer means inside this tree; None when it is not in it.
+        """Return the segments of an href inside this tree; None when it is outside.
 
-        The one reader of hrefs, however a server spells them (RFC 3986 §6.2.2, RFC 4918 §8.3): as a path or a
-        whole URL of one of the `hosts`, escaped more or less, with a slash at the end or without. What a thing
-        is comes from its properties alone. The web root before `/remote.php/dav` is Nextcloud's own idea
-        (`overwritewebroot`) and may differ from ours, so it is not compared; nothing is ever requested by
-        following an href.
+        The only reader of hrefs, in every spelling (RFC 3986 §6.2.2, RFC 4918 §8.3): a path or a full URL of one of
+        the `hosts`, with more or fewer characters escaped, with or without a trailing slash. The type of a resource
+        comes from its properties alone. The web root before `/remote.php/dav` is set in Nextcloud
+        (`overwritewebroot`) and may differ from the configured one, so it is not compared. No request follows an
+        href.
         """
         inside = _inside(_path_on(hosts, href))
         if inside is None:
@@ -150,17 +150,17 @@ class Tree:
         if segments is None or not same(segments[:depth], self.root):
             return None
         below = segments[depth:]
-        # A slash that was encoded would make one name look like two; only a uid may hold one.
+        # A decoded slash would make one name look like two; only a uid may contain one.
         return None if "%" in inside and any("/" in segment for segment in below) else below
 
 
 def _path_on(hosts: Collection[str], href: str) -> str:
-    """Take the path out of an href; empty when it is on another host or more than a path."""
+    """Return the path of an href; empty when it is on another host or has more than a path."""
     if href[:1] == "/" and "?" not in href and "#" not in href:
         if href[1:2] != "/":
             return href
         if href.lstrip("/").startswith(_BEGINNING[1:]):
-            # A web root of "/" makes two slashes of one (`overwritewebroot`); no host has this name.
+            # A web root of "/" turns one slash into two (`overwritewebroot`); no host has this name.
             return f"/{href.lstrip('/')}"
     try:
         parts = urlsplit(href)
@@ -172,7 +172,7 @@ def _path_on(hosts: Collection[str], href: str) -> str:
 
 
 def _inside(path: str) -> str | None:
-    """Take what follows `/remote.php/dav/`, also where that is escaped; None when it is not there."""
+    """Return what follows `/remote.php/dav/`, also where that is escaped; None without it."""
     _, found, inside = path.partition(_BEGINNING)
     if found or "%" not in path:
         return inside if found else None
@@ -185,14 +185,14 @@ def _inside(path: str) -> str | None:
 
 
 def _decode(path: str) -> Segments | None:
-    """Decode each part of an encoded path once; None when that is no path."""
+    """Decode each part of an encoded path once; None when the path is invalid."""
     segments = path.removesuffix("/").split("/")
     if "%" in path:
         try:
             segments = [unquote_to_bytes(part).decode() if "%" in part else part for part in segments]
         except UnicodeDecodeError:
             return None
-        # XML cannot hold this character as it is.
+        # XML cannot contain this character.
         if any("\0" in segment for segment in segments):
             return None
     if "" in segments or "." in segments or ".." in segments:
@@ -201,13 +201,13 @@ def _decode(path: str) -> Segments | None:
 
 
 def propfind(properties: Iterable[str]) -> bytes:
-    """Write the body that asks for these properties, such as `d:getetag`."""
+    """Return a PROPFIND body for these properties, such as `d:getetag`."""
     wanted = "".join(f"<{each}/>" for each in properties)
     return f'<?xml version="1.0"?><d:propfind {DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
 
 
 def proppatch(property_name: str, value: str) -> bytes:
-    """Write the body that sets a property."""
+    """Return a PROPPATCH body that sets a property."""
     prop = f"<d:prop><{property_name}>{escape(value, quote=False)}</{property_name}></d:prop>"
     return (
         f'<?xml version="1.0"?><d:propertyupdate {DECLARED}><d:set>{prop}</d:set></d:propertyupdate>'.encode()
@@ -215,7 +215,7 @@ def proppatch(property_name: str, value: str) -> bytes:
 
 
 def filter_files(properties: Iterable[str], *, tag_id: str) -> bytes:
-    """Write the body of a REPORT that finds what has a tag, with these properties."""
+    """Return a REPORT body that finds files with a tag, with these properties."""
     wanted = "".join(f"<{each}/>" for each in properties)
     rules = f"<oc:systemtag>{escape(tag_id, quote=False)}</oc:systemtag>"
     return (
@@ -225,14 +225,14 @@ def filter_files(properties: Iterable[str], *, tag_id: str) -> bytes:
 
 
 def multiget(report: str, properties: Iterable[str], hrefs: Iterable[str]) -> bytes:
-    """Write the body of a REPORT that reads these members of a collection (RFC 4791 §7.9, RFC 6352 §8.7)."""
+    """Return a REPORT body that reads these members of a collection (RFC 4791 §7.9, RFC 6352 §8.7)."""
     wanted = "".join(f"<{each}/>" for each in properties)
     named = "".join(f"<d:href>{escape(each, quote=False)}</d:href>" for each in hrefs)
     return f'<?xml version="1.0"?><{report} {DECLARED}><d:prop>{wanted}</d:prop>{named}</{report}>'.encode()
 
 
 def filter_comments(*, limit: int, offset: int) -> bytes:
-    """Write the body of a REPORT that reads comments, newest first."""
+    """Return a REPORT body that reads comments, newest first."""
     return (
         f'<?xml version="1.0"?><oc:filter-comments {DECLARED}>'
         f"<oc:limit>{limit}</oc:limit><oc:offset>{offset}</oc:offset></oc:filter-comments>"
@@ -240,43 +240,43 @@ def filter_comments(*, limit: int, offset: int) -> bytes:
 
 
 def like(property_name: str, text: str) -> str:
-    r"""Match names that contain this text; `%`, `_` and `\` in it stand for themselves."""
+    r"""Return a condition: the text occurs; `%`, `_` and `\` in it are literal."""
     literal = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
     return _compare("like", property_name, f"%{literal}%")
 
 
 def starts_with(property_name: str, text: str) -> str:
-    """Match values that begin with this text, which holds no wildcard."""
+    """Return a condition: the value begins with this text, which has no wildcard."""
     return _compare("like", property_name, f"{text}%")
 
 
 def equals(property_name: str, value: str) -> str:
-    """Match exactly this value."""
+    """Return a condition: the value is equal."""
     return _compare("eq", property_name, value)
 
 
 def at_least(property_name: str, value: str) -> str:
-    """Match this value and everything above it."""
+    """Return a condition: the value is this or greater."""
     return _compare("gte", property_name, value)
 
 
 def at_most(property_name: str, value: str) -> str:
-    """Match this value and everything below it."""
+    """Return a condition: the value is this or less."""
     return _compare("lte", property_name, value)
 
 
 def is_folder() -> str:
-    """Match folders."""
+    """Return a condition: the resource is a folder."""
     return "<d:is-collection/>"
 
 
 def any_of(conditions: Iterable[str]) -> str:
-    """Match what one of several conditions matches."""
+    """Return a condition: one of several conditions holds."""
     return f"<d:or>{''.join(conditions)}</d:or>"
 
 
 def negate(condition: str) -> str:
-    """Match what the condition does not."""
+    """Return a condition: the given one does not hold."""
     return f"<d:not>{condition}</d:not>"
 
 
@@ -288,7 +288,7 @@ def _compare(operator: str, property_name: str, value: str) -> str:
 def search(
     *, scope: str, properties: Iterable[str], conditions: Sequence[str], limit: int, first: int
 ) -> bytes:
-    """Write a SEARCH body: all conditions hold, newest first, `limit` rows from row `first` on."""
+    """Return a SEARCH body: all conditions hold, newest first, `limit` rows from row `first` on."""
     wanted = "".join(f"<{each}/>" for each in properties)
     where = conditions[0] if len(conditions) == 1 else f"<d:and>{''.join(conditions)}</d:and>"
     start = f'<s:firstresult xmlns:s="{_SEARCH_NAMESPACE}">{first}</s:firstresult>' if first else ""

@@ -1,7 +1,7 @@
 """The Deck app (API 1.0): boards, stacks, cards and their comments.
 
-Deck takes a card only as a whole: what a PUT leaves out is cleared, also `done`, and If-Match means nothing
-to it. So a card is read, compared with what the caller saw, changed, and sent back with all it had.
+Deck accepts a card only as a whole: a PUT clears the fields it leaves out, including `done`, and ignores If-Match. So
+a card is read, compared with the state the client saw, changed, and sent back completely.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,10 +24,10 @@ from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
 _COMMENTS: Final = "/ocs/v2.php/apps/deck/api/v1.0/cards"
-#: What Deck's own pages send for a card that goes to the end of its stack.
+#: The position that Deck's own pages send for the end of a stack.
 LAST: Final = 999
 _SENTENCES: Final = {
-    # Deck answers what is not there, what was deleted and what belongs to others all alike.
+    # Deck gives the same answer for missing cards, deleted ones and those of other users.
     403: (
         "Deck does not allow this{reason}: that board, stack or card is not there, was deleted, or the person "
         "may not see or edit it. Call nc_deck_list_boards, then nc_deck_get_board, for the ids there are."
@@ -47,7 +47,7 @@ _COMMENT_LIST = TypeAdapter(ocs.Envelope[list[Comment]])
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a card is."""
+    """The board, stack and id of a card."""
 
     board_id: Id
     stack_id: Id
@@ -55,13 +55,13 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """The path of its route."""
         return f"{_BASE}/{self.board_id}/stacks/{self.stack_id}/cards/{self.card_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What to change of a card; None leaves it. An empty due date takes it away; labels are their ids."""
+    """The changes of a card; None keeps a value. An empty due date removes it; labels are ids."""
 
     title: str | None = None
     description: str | None = None
@@ -73,9 +73,9 @@ class Changes:
     archived: bool | None = None
 
     def of(self, card: Card) -> dict[str, object]:
-        """List the fields of the card itself that become others."""
+        """Return the fields of the card itself that these changes set to another value."""
         wanted = {"title": self.title, "description": self.description, "duedate": self.duedate}
-        # What is done already keeps the time when it became so.
+        # A card that is done already keeps the time at which it was completed.
         if self.done is not None and bool(self.done) != bool(card.done):
             wanted["done"] = self.done
         return {
@@ -85,7 +85,7 @@ class Changes:
         }
 
     def parts(self, before: Card | None, after: Card) -> list[Part]:
-        """Compare a card after these changes with what it should be; what they do not name stays as it was."""
+        """List the parts of a card that differ from the requested state; unnamed fields must be unchanged."""
         named = {
             "title": self.title,
             "description": self.description,
@@ -98,7 +98,7 @@ class Changes:
         given = {name: value for name, value in named.items() if value is not None}
         now, old = _facts(after), {} if before is None else _facts(before)
         if "done" in given:
-            # Which time Deck writes down is its own business then.
+            # Deck chooses the time of completion, so it is not compared.
             now, old = ({**one, "done": bool(one["done"])} if one else one for one in (now, old))
         parts = [
             Part(name, given.get(name, old.get(name)), stored, old.get(name, NEW))
@@ -118,7 +118,7 @@ class DeckClient:
         self._http = http
 
     async def list_boards(self) -> list[Board]:
-        """Fetch the boards the user can see."""
+        """Fetch the boards that the user can see."""
         response = await self._http.request("GET", _BASE, sentences=_SENTENCES)
         return [board for board in decoded(response, _BOARDS) if not board.deleted_at]
 
@@ -126,12 +126,12 @@ class DeckClient:
         """Fetch a board with its labels, users and stacks, without cards.
 
         Raises:
-            Forbidden: No such board, or it is not shared with the user.
+          Forbidden: No such board, or it is not shared with the user.
         """
         return decoded(await self._http.request("GET", f"{_BASE}/{board_id}", sentences=_SENTENCES), _BOARD)
 
     async def stacks(self, board_id: Id, *, archived: bool = False) -> list[Stack]:
-        """Fetch the stacks of a board with their cards, or with the archived ones instead."""
+        """Fetch the stacks of a board with their cards, or with the archived cards instead."""
         path = f"{_BASE}/{board_id}/stacks{'/archived' if archived else ''}"
         return decoded(await self._http.request("GET", path, sentences=_SENTENCES), _STACKS)
 
@@ -139,14 +139,14 @@ class DeckClient:
         """Fetch one card.
 
         Raises:
-            Forbidden: No such card, it was deleted, or the user may not see it.
+          Forbidden: No such card, it was deleted, or the user may not see it.
         """
         return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
 
     async def whole(self, board_id: Id, cards: Sequence[Card]) -> list[Card]:
-        """Fetch those cards again of which a list does not say who is on them, side by side; the others stay.
+        """Return the cards with their assigned users; fetches those again that lack them, in parallel.
 
-        Deck leaves that out for archived cards, and without it there is no etag with which they can be changed.
+        Deck leaves the users out for archived cards. Without them there is no etag, which a change needs.
         """
         found = list(cards)
         failed: list[errors.NextcloudError] = []
@@ -177,10 +177,10 @@ class DeckClient:
         return cut(decoded(response, _COMMENT_LIST).ocs.data, limit).rows
 
     async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> "Changed":
-        """Make a card at the end of a stack, then put labels and users on it: a request for each.
+        """Create a card at the end of a stack, then add labels and users: one request for each.
 
         Raises:
-            InvalidName: Deck does not take the title.
+          InvalidName: Deck rejects the title.
         """
         response = await self._http.request(
             "POST",
@@ -203,11 +203,11 @@ class DeckClient:
         return Changed(card, outcome.compare("Deck", changes.parts(None, card)))
 
     async def update(self, place: Place, changes: Changes, *, if_match: str) -> "Changed":
-        """Change a card and keep all else of it. A request to read, one for each part, and one to read again.
+        """Change a card and keep its other fields: one request to read, one per part, one to read again.
 
         Raises:
-            EtagMismatch: It was changed since it was read; nothing was written.
-            ServerFault: Deck took it all and did nothing.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          ServerFault: Deck accepted the request but stored nothing.
         """
         card, place = await self._current(place, if_match)
         steps: list[_Step] = []
@@ -227,14 +227,14 @@ class DeckClient:
         return Changed(after, outcome.compare("Deck", changes.parts(card, after)))
 
     async def move(self, place: Place, stack_id: Id, *, position: int, if_match: str) -> Card:
-        """Move a card to a place in a stack of its board. Two requests.
+        """Move a card to a position in a stack of its board; two requests.
 
-        Deck's route has a stack in its address and another in its body, and which of the two wins depends on
-        when the body was read. So both name the target.
+        Deck's route has a stack in its URL and another in its body; which one it uses depends on when the body was
+        read. So both name the target.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it did not move.
-            ServerFault: Deck took the request and the card is not there all the same.
+          EtagMismatch: It was changed since it was read; it did not move.
+          ServerFault: Deck accepted the request but did not move the card.
         """
         card, _ = await self._current(place, if_match)
         target = Place(place.board_id, stack_id, card.id)
@@ -247,21 +247,21 @@ class DeckClient:
         moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
         if moved is None or moved.stack_id != stack_id:
             raise errors.ServerFault("Deck took the move, but the card did not arrive. Read it again.")
-        # The answer names neither labels nor users. A column may set or clear `done` (Deck 1.18).
+        # The response has neither labels nor users. A stack may set or clear `done` (Deck 1.18).
         return card.model_copy(update={"stack_id": stack_id, "order": moved.order, "done": moved.done})
 
     async def delete(self, place: Place, *, if_match: str) -> Card:
-        """Delete a card; Deck keeps it for a while. Two requests.
+        """Delete a card, which Deck keeps for a while; two requests.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
+          EtagMismatch: It was changed since it was read; it still exists.
         """
         card, place = await self._current(place, if_match)
         await self._http.request("DELETE", place.path, sentences=_SENTENCES)
         return card
 
     async def _after(self, done: Sequence[str], place: Place) -> Card:
-        """Read a card again; a failure says that all the same everything was done."""
+        """Fetch a card after a change; an error says that the change was made all the same."""
         try:
             return await self.card(place)
         except errors.NextcloudError as error:
@@ -271,15 +271,15 @@ class DeckClient:
             ) from None
 
     async def _current(self, place: Place, if_match: str) -> tuple[Card, Place]:
-        """Read a card, where it is now, and compare it with what the caller saw."""
+        """Fetch a card and its current place, and check that its etag is still `if_match`."""
         card = await self.card(place)
         if if_match.strip().strip('"') != card.etag:
             raise errors.EtagMismatch(CHANGED, current_etag=card.etag)
-        # A PUT moves a card to the stack in its address.
+        # A PUT moves a card to the stack in its URL.
         return card, Place(place.board_id, card.stack_id, card.id)
 
     def _marks(self, place: Place, card: Card, changes: Changes) -> "list[_Step]":
-        """List what puts labels and users on a card, and takes them off."""
+        """List the steps that add and remove labels and users."""
         steps: list[_Step] = []
         labels, here = {label.id for label in card.labels}, card.people
         for label in () if changes.labels is None else sorted({*changes.labels} ^ labels, key=number):
@@ -310,20 +310,20 @@ class DeckClient:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A card after a change; `note` says what Deck stored otherwise than it was sent."""
+    """A card after a change; `note` says where Deck stored other values than those sent."""
 
     card: Card
     note: str | None
 
 
-#: What is true afterwards, and what makes it so.
+#: What is true afterwards, and the request that achieves it.
 _Step = tuple[str, Callable[[], Awaitable[None]] | None]
 
 
 def _whole(card: Card, fields: dict[str, object]) -> dict[str, object]:
-    """Write a card as a PUT needs it: with all that it would clear otherwise.
+    """Return the body of a PUT: the fields, and all others that Deck would clear.
 
-    `archived` stays out: it is kept then, and Deck refuses to set what is set already.
+    `archived` is left out: Deck then keeps it, and rejects a value that is already set.
     """
     kept: dict[str, object] = {
         "title": card.title,
@@ -339,7 +339,7 @@ def _whole(card: Card, fields: dict[str, object]) -> dict[str, object]:
 
 
 async def _all(steps: "Sequence[_Step]") -> None:
-    """Do one step after the other; a failure says which of them are done."""
+    """Run the steps one after the other; an error says which of them are done."""
     done: list[str] = []
     for sentence, step in steps:
         try:
@@ -356,7 +356,7 @@ async def _all(steps: "Sequence[_Step]") -> None:
 
 
 def _facts(card: Card) -> dict[str, object]:
-    """List what a change may set, or must keep, by the names that the tools have for it."""
+    """Return what a change may set or must keep, under the names that the tools use."""
     newer = {name: getattr(card, name) for name in ("startdate", "color") if name in card.model_fields_set}
     return {
         "title": card.title,
@@ -371,7 +371,7 @@ def _facts(card: Card) -> dict[str, object]:
 
 
 def _utc(text: str) -> str:
-    """Write a time in one way, so that two spellings of it are equal."""
+    """Return a time in one form, so that two spellings of it are equal."""
     try:
         at = timestamp.read(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What Deck answers: boards with stacks, cards and comments (API 1.0 of Deck 1.16)."""
+"""Models of Deck's responses: boards with stacks, cards and comments (API 1.0 of Deck 1.16)."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id
 
 
 class Participant(Answer):
-    """A user or a group; lists that cost Deck less name only the id."""
+    """A user or a group; lists that Deck answers faster have only the id."""
 
     uid: str
     name: str = Field(default="", validation_alias="displayname")
@@ -23,12 +23,15 @@ def _participant(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Read null as nothing: what Deck did not look up is null, and PHP writes an empty map as a list."""
+    """Return an empty list for an empty value.
+
+    Deck sends null for what it did not look up, and PHP writes an empty map as a list.
+    """
     return value or []
 
 
 def _given(value: object) -> object:
-    """Tell what Deck found to be nothing from what it did not look up."""
+    """Tell whether Deck looked a value up; it sends null for one that it did not look up."""
     return value is not None
 
 
@@ -50,16 +53,16 @@ class Assignment(Answer):
 
 
 class Permissions(Answer):
-    """What the user may do on a board."""
+    """The permissions of the user on a board."""
 
     edit: bool = Field(default=False, validation_alias="PERMISSION_EDIT")
     manage: bool = Field(default=False, validation_alias="PERMISSION_MANAGE")
 
 
 class Card(Answer):
-    """One card, with everything that has to be sent back when it is changed.
+    """One card, with every field that must be sent back when it is changed.
 
-    Fields that a newer Deck has beside these are kept: a PUT that leaves one out clears it.
+    Further fields of a newer Deck are kept: a PUT that leaves one out clears it.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -80,7 +83,7 @@ class Card(Answer):
     assigned: Annotated[list[Assignment], BeforeValidator(_listed)] = Field(
         default_factory=list[Assignment], validation_alias="assignedUsers"
     )
-    #: Whether Deck says who is on it; of archived cards in a list it does not.
+    #: Whether Deck sends the assigned users; for archived cards in a list it does not.
     people_known: Annotated[bool, BeforeValidator(_given)] = Field(
         default=False, validation_alias="assignedUsers"
     )
@@ -90,10 +93,10 @@ class Card(Answer):
 
     @property
     def etag(self) -> str:
-        """Tell one state of the card from another.
+        """A hash of the card's state.
 
-        Deck's own etag is the second of the last change, so it misses a change in the same second, and it
-        is another one for every card of a stack in which one was moved.
+        Deck's own etag is the second of the last change. It misses a change in the same second, and it changes for
+        every card of a stack in which one was moved.
         """
         state = [
             self.title, self.description, self.stack_id, self.archived, self.done, self.duedate, self.startdate,
@@ -104,12 +107,12 @@ class Card(Answer):
 
     @property
     def people(self) -> list[str]:
-        """The uids of the users on it; groups and teams are left out."""
+        """The uids of the assigned users, without groups and teams."""
         return [one.participant.uid for one in self.assigned if one.type == 0]
 
 
 class Stack(Answer):
-    """A column of a board."""
+    """A stack (a column) of a board."""
 
     id: Id
     title: str

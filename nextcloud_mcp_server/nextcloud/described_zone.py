@@ -1,11 +1,11 @@
-"""A time zone that only the calendar object itself describes (VTIMEZONE), such as one of Outlook's."""
+"""A time zone that only the calendar object itself defines (VTIMEZONE), such as one of Outlook's."""
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from io import StringIO
 from typing import Final, Protocol, Self, cast
 
-#: Further back than the clocks are ever put forward at once.
+#: More than any single change of the UTC offset.
 _BEFORE: Final = timedelta(days=1)
 
 
@@ -14,10 +14,10 @@ class _ZoneReader(Protocol):
 
 
 class DescribedZone(tzinfo):
-    """A zone with the name it has in its object; two of the same name and description are the same.
+    """A time zone with the name it has in its object; equal names and definitions are equal.
 
-    Times follow RFC 5545 §3.3.5: an hour that the clocks skip is by the offset before, one that they show
-    twice is the first, unless `fold` says the second.
+    Times follow RFC 5545 §3.3.5: a time that does not exist uses the offset before the gap; of a time that occurs
+    twice, the first is meant, unless `fold` is 1.
     """
 
     def __init__(self, key: str, written: str, rules: tzinfo) -> None:
@@ -28,9 +28,10 @@ class DescribedZone(tzinfo):
     @classmethod
     @lru_cache(maxsize=64)
     def read(cls, key: str, written: str) -> Self | None:
-        """Read a description; None when it means nothing.
+        """Parse a VTIMEZONE; None when it is invalid.
 
-        The same description gives the same object, because Python compares times of one object by their clocks.
+        The same definition returns the same object, because Python compares two times of one tzinfo object by their
+        local time.
         """
         from dateutil import tz  # noqa: PLC0415 - hardly any zone needs it  # pyright: ignore[reportMissingModuleSource]
 
@@ -46,7 +47,7 @@ class DescribedZone(tzinfo):
         return hash((self.key, self._written))
 
     def utcoffset(self, dt: datetime | None) -> timedelta | None:
-        """Give the offset at a time by these clocks."""
+        """Return the UTC offset at a local time."""
         if dt is None:
             return None
         clock = dt.replace(tzinfo=self._rules)
@@ -58,13 +59,13 @@ class DescribedZone(tzinfo):
         return (clock - _BEFORE).utcoffset() if skipped else offset
 
     def dst(self, dt: datetime | None) -> timedelta | None:
-        """Give by how much the clocks are put forward."""
+        """Return the daylight saving offset at a local time."""
         return None if dt is None else dt.replace(tzinfo=self._rules).dst()
 
     def tzname(self, dt: datetime | None) -> str | None:
-        """Give the short name of the time."""
+        """Return the abbreviation at a local time."""
         return None if dt is None else dt.replace(tzinfo=self._rules).tzname()
 
     def fromutc(self, dt: datetime) -> datetime:
-        """Give what these clocks show at a time in UTC."""
+        """Convert a time in UTC to local time."""
         return dt.replace(tzinfo=UTC).astimezone(self._rules).replace(tzinfo=self)

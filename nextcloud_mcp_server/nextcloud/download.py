@@ -1,4 +1,4 @@
-"""Whole files of one user as streams, and small pictures of large ones."""
+"""Streams whole files of one user, and fetches previews."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,15 +15,15 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: A download goes on for as long as bytes come, but not for ever.
+#: The total time limit of a download, in seconds; until then it continues as long as bytes arrive.
 _STREAM_SECONDS: Final = 21_600.0
-#: Edges of the square a preview fits into, tried until one is small enough.
+#: Edges of the square that a preview must fit, tried until the preview is small enough.
 _EDGES: Final = (1024, 512, 256)
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file whose bytes are on the way; `pieces` can be read once."""
+    """A file that is being received; `pieces` can be read once."""
 
     path: str
     total: int | None
@@ -34,14 +34,14 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A small picture of a file, made by Nextcloud; it is at most `edge` pixels wide and high."""
+    """A preview of a file, made by Nextcloud; at most `edge` pixels wide and high."""
 
     data: bytes
     edge: int
 
 
 class DownloadClient:
-    """Fetches one user's files as a whole."""
+    """Fetches whole files of one user."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -49,12 +49,12 @@ class DownloadClient:
 
     @asynccontextmanager
     async def open(self, path: str, *, known: Entry | None = None) -> AsyncGenerator[Download]:
-        """Open a file as a stream; nothing of it is kept. `known` is what Nextcloud says of the file.
+        """Open a file as a stream, without storing it. `known` is the entry of the file, if already fetched.
 
         Raises:
-            NotNextcloud: A web page of something before Nextcloud came back.
-            NotFound: No such file.
-            Unreachable: The connection broke before all of it was there; also while it is read.
+          NotNextcloud: The response is a web page of something before Nextcloud.
+          NotFound: No such file.
+          Unreachable: The connection broke before the end; also raised while reading.
         """
         segments = dav.split(path)
         shown = dav.join(segments)
@@ -79,11 +79,11 @@ class DownloadClient:
             yield Download(shown, total, kind, version, _pieces(response, shown, total))
 
     async def preview(self, file_id: str, *, max_bytes: int) -> Preview | None:
-        """Fetch a preview of at most so many bytes; None when Nextcloud makes none of this file.
+        """Fetch a preview of at most `max_bytes`; None when Nextcloud has no preview for this file.
 
-        Read in core/Controller/PreviewController.php of 32.0.1: `a` keeps the picture's form, `forceIcon=0`
-        asks for no icon in place of a picture; 404 `[]` where there is none (also recorded), 400 where it
-        cannot be made, 403 where its owner allows no download.
+        Read in core/Controller/PreviewController.php of 32.0.1: `a` keeps the aspect ratio, `forceIcon=0` requests no
+        icon in place of a preview. It answers 404 `[]` where there is none (also recorded), 400 where it cannot be
+        made, 403 where the owner forbids downloads.
         """
         for edge in _EDGES:
             params = {"fileId": file_id, "x": edge, "y": edge, "a": 1, "forceIcon": 0}

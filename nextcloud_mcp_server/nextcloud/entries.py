@@ -1,4 +1,4 @@
-"""What Nextcloud knows of a file or folder, read from a DAV answer."""
+"""Files and folders, read from DAV responses."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -17,8 +17,8 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: Enough for a row of a list. No etag, because each property costs a tenth of a long list's time; but the
-#: resource type, because the slash behind a folder's href is only a SHOULD (RFC 4918 §5.2).
+#: The properties of a list row. No etag, because each property takes a tenth of a long list's time; but the resource
+#: type, because the trailing slash of a folder's href is only a SHOULD (RFC 4918 §5.2).
 ROW: Final = (
     "d:resourcetype",
     "d:getcontenttype",
@@ -27,9 +27,9 @@ ROW: Final = (
     "oc:favorite",
     "nc:is-encrypted",
 )
-#: What must not have changed before something is overwritten.
+#: The properties that must be unchanged before a file is overwritten.
 STATE: Final = (*ROW, "d:getetag")
-#: All that `info` tells.
+#: All properties that `info` returns.
 DETAILS: Final = (
     *STATE, "d:getcontentlength", "d:quota-available-bytes", "d:quota-used-bytes", "oc:fileid",
     "oc:permissions",
@@ -37,7 +37,7 @@ DETAILS: Final = (
     "nc:contained-folder-count", "nc:contained-file-count",
 )  # fmt: skip
 
-# A long list asks for these thousands of times.
+# Computed once: a long list uses these thousands of times.
 _KIND: Final = dav.name("d:resourcetype")
 _COLLECTION: Final = dav.name("d:collection")
 _SIZE: Final = dav.name("oc:size")
@@ -56,7 +56,7 @@ _MONTHS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What only `info` asks for."""
+    """The properties that only `info` requests."""
 
     file_id: str
     permissions: str
@@ -80,7 +80,7 @@ class Entry(NamedTuple):
     modified_at: datetime | None
     etag: str | None
     favourite: bool
-    #: A folder that is end-to-end encrypted: Nextcloud opens it to the apps of its owner alone.
+    #: An end-to-end encrypted folder: Nextcloud opens it only to the apps of its owner.
     encrypted: bool = False
 
     @property
@@ -95,12 +95,12 @@ class Entry(NamedTuple):
 
     @property
     def version(self) -> Version:
-        """The state it is in, to compare before it is overwritten."""
+        """Its state, compared before it is overwritten."""
         return Version.of(self.etag, self.size, self.modified_at)
 
 
 def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
-    """Read an entry; what a server left out or wrote oddly stays unknown."""
+    """Read an entry; missing or invalid properties are unknown."""
     texts = response.texts
     size = number(texts.get(_SIZE, ""))
     return Entry(
@@ -135,7 +135,7 @@ def details_of(response: DavResponse) -> Details:
 
 
 def number(text: str) -> int | None:
-    """Read a whole number, such as a size, or the `-3` of an unlimited quota."""
+    """Parse an integer, such as a size, or the `-3` of an unlimited quota; None if invalid."""
     try:
         return int(text) if len(text) <= 20 else None  # noqa: PLR2004 - longer than any 64-bit number
     except ValueError:
@@ -143,11 +143,11 @@ def number(text: str) -> int | None:
 
 
 def http_date(text: str) -> datetime | None:
-    """Read an HTTP date; None when there is none or it cannot be one."""
+    """Parse an HTTP date; None when it is missing or invalid."""
     try:
         if text[25:] == " GMT":
-            # The one form HTTP servers write (RFC 9110 §5.6.7), as in `Fri, 27 Nov 2026 21:03:53 GMT`; a
-            # long list has thousands of them.
+            # The one form that HTTP servers write (RFC 9110 §5.6.7), as in `Fri, 27 Nov 2026 21:03:53 GMT`; a long
+            # list has thousands of them.
             return datetime.fromisoformat(f"{_day(text[5:16])}T{text[17:25]}+00:00")
         return parsedate_to_datetime(text).astimezone(UTC)
     except (ValueError, OverflowError, KeyError):
@@ -156,7 +156,7 @@ def http_date(text: str) -> datetime | None:
 
 @lru_cache(maxsize=512)
 def _day(text: str) -> str:
-    """Turn `27 Nov 2026` round; the files of a folder share their days."""
+    """Convert `27 Nov 2026` to ISO form; cached, because the files of a folder share their days."""
     return f"{text[7:]}-{_MONTHS[text[3:6]]}-{text[:2]}"
 
 
@@ -166,7 +166,10 @@ def responses_of(
     sentences: Mapping[int, str] | None = None,
     longest: int = multistatus.MAX_RESPONSE_BYTES,
 ) -> AsyncGenerator[list[DavResponse]]:
-    """Read a multistatus while it arrives; an error that is written behind it is raised as its status would be."""
+    """Parse a multistatus while it arrives.
+
+    An error document that follows it is raised as its status would be.
+    """
     refused = partial(error_mapping.from_second_document, response=response, sentences=sentences or {})
     return multistatus.read(response.aiter_bytes(), longest=longest, refused=refused)
 
@@ -182,12 +185,12 @@ async def ask(
     sentences: Mapping[int, str] | None = None,
     longest: int = multistatus.MAX_RESPONSE_BYTES,
 ) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
-    """Send one DAV question and give what it answers about this tree, some at a time.
+    """Send one DAV request and yield the answers about this tree in batches; reads every DAV list.
 
-    What is of another place is left out, and said in a remark. The one reader of every DAV list.
+    Answers about other places are left out, which a remark says.
 
     Raises:
-        NotNextcloud: The answer names things, and all of them are of another place.
+      NotNextcloud: The response has answers, and all of them are about other places.
     """
     sent = {**dav.XML_HEADERS, **(headers or {})}
     named = left_out = 0

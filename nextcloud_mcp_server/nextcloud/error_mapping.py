@@ -1,7 +1,7 @@
-"""The one place that turns a status of Nextcloud's into an exception.
+"""Maps the status of a Nextcloud response to an exception; the only place that does.
 
-A status alone says too little: Nextcloud answers a lock with 500, a disabled account with 503 or 401,
-and a stripped header with 412. The bodies tell them apart.
+A status alone is ambiguous: Nextcloud answers a lock with 500, a disabled account with 503 or 401, and a stripped
+header with 412. The bodies distinguish them.
 """
 
 import html
@@ -19,10 +19,10 @@ from nextcloud_mcp_server.nextcloud import etag
 from nextcloud_mcp_server.nextcloud.retry import Cause, Passing
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 
-#: Said wherever a request was sent and its answer did not arrive.
+#: For every request that was sent but whose response did not arrive.
 IN_DOUBT = "If this was a change, read again before repeating it: it may have happened."
 
-#: Without the current etag: a model that repeats its change with it erases what another user has written.
+#: Without the current etag: a model that repeats its change with it overwrites what another user has written.
 CHANGED: Final = (
     "It was changed since it was read, so nothing was written. Read it again, look at what has changed, and make "
     "the change in what is there now, with the etag that this read answers."
@@ -63,7 +63,7 @@ _KINDS: Mapping[int, type[errors.NextcloudError]] = {
     423: errors.Locked,
     507: errors.StorageFull,
 }
-#: The status of an exception of Sabre's or Nextcloud's by its class, as `getHTTPCode` of that class has it.
+#: The status of an exception of Sabre's or Nextcloud's by its class, from `getHTTPCode` of that class.
 _OF_EXCEPTION: Mapping[str, int] = {
     "BadRequest": 400,
     "Forbidden": 403,
@@ -78,16 +78,16 @@ _BAD_REQUESTS = (415, 422)
 _NOTHING: Final = frozenset({"", "[]", "{}"})
 _GATEWAYS = (502, 504)
 _UNAVAILABLE = 503
-#: The names of exceptions and their messages; Nextcloud words all of them in the language that we ask for.
+#: Names and messages of exceptions; Nextcloud writes them in the language of the request.
 _STORAGE = re.compile(r"StorageNotAvailable|<s:message>[^<]*(?:Storage|Mount|mount)[^<]*</s:message>")
 _OF_FILES = re.compile(r"/remote\.php/dav/(?:files|trashbin|versions)/[^/]+(/.*)?$")
-#: How Nextcloud words a quota that is used up (`QuotaPlugin` of its app `dav`).
+#: Nextcloud's message for a quota that is used up (`QuotaPlugin` of its app `dav`).
 _ROOM = re.compile(r"(\d+) required, (\d+) available")
 _APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
 
 
 def from_response(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:
-    """Say what a status ≥ 400 means; its body has been read. `sentences` replaces wordings by status."""
+    """Map a response with status ≥ 400, whose body was read; `sentences` replaces messages by status."""
     special = _special(response, sentences)
     if special is not None:
         return special
@@ -104,17 +104,17 @@ def _by_status(response: httpx2.Response, sentences: Mapping[int, str]) -> error
             sentences.get(status) or f"Nextcloud failed to answer this ({status}). Try later."
         )
     sentence = sentences.get(status) or _SENTENCES[400 if status in _BAD_REQUESTS else status]
-    # Not `format`: a sentence may hold the name of a file, and that may hold braces.
+    # Not `format`: a sentence may contain the name of a file, which may contain braces.
     return kind(sentence.replace("{reason}", _reason(response)))
 
 
 def from_second_document(
     tail: bytes, response: httpx2.Response, sentences: Mapping[int, str]
 ) -> errors.NextcloudError | None:
-    """Say what an error means that was written behind a multistatus, when its status had been sent already.
+    """Map an error document that follows a multistatus, whose status was already sent.
 
-    It means what the status would have meant that the server could not send any more. None when the end of
-    the answer holds no such error.
+    The error means the same as the status that the server could no longer send. Returns None when the end of the
+    response holds no such error.
     """
     document = tail[tail.rfind(b"<?xml") :]
     found = re.search(rb"<s:exception>([^<]{1,200})</s:exception>", document)
@@ -128,9 +128,9 @@ def from_second_document(
 
 
 def refuse_page(response: httpx2.Response) -> None:
-    """Refuse a web page where a change should be confirmed: something before Nextcloud asks to sign in, say.
+    """Raise for a web page in place of a confirmation, such as the sign-in page of a proxy.
 
-    Nextcloud confirms some changes with nothing at all, which has the type of a page too.
+    Nextcloud confirms some changes with an empty body, which has the type of a page too.
     """
     if response.is_success and _is_page(response) and response.content.lstrip()[:1] == b"<":
         raise errors.NotNextcloud(
@@ -140,7 +140,10 @@ def refuse_page(response: httpx2.Response) -> None:
 
 
 def passing(response: httpx2.Response, error: errors.NextcloudError) -> Passing | None:
-    """Tell whether asking again may help: a lock, a proxy's hiccup, a short wait; not maintenance."""
+    """Return why a repetition may help: a lock, a gateway error, a short wait; None otherwise.
+
+    Maintenance is not repeated.
+    """
     wait = _retry_after(response)
     if isinstance(error, errors.Locked):
         return Passing(Cause.REFUSED, wait)
@@ -148,7 +151,7 @@ def passing(response: httpx2.Response, error: errors.NextcloudError) -> Passing 
         case 502:
             return Passing(Cause.GATEWAY, wait)
         case 503 if type(error) is errors.Unavailable:
-            # Who says when to come back has refused it, and done nothing.
+            # A server that names a time to come back has refused the request and done nothing.
             return Passing(Cause.GATEWAY if wait is None else Cause.REFUSED, wait)
         case 504:
             return Passing(Cause.LOST, wait)
@@ -157,15 +160,15 @@ def passing(response: httpx2.Response, error: errors.NextcloudError) -> Passing 
 
 
 def is_of_gateway(response: httpx2.Response) -> bool:
-    """Tell whether an answer may be of something before Nextcloud, and so says nothing about a credential."""
+    """Tell whether a response may come from a gateway, and so says nothing about a credential."""
     return response.status_code in {429, *_GATEWAYS, _UNAVAILABLE}
 
 
 def storage_of(response: httpx2.Response) -> str | None:
-    """Name what was asked for when a storage behind it may be offline; "" for all files, None for other refusals.
+    """Return the path whose storage may be offline; "" for all files, None for other errors.
 
-    Nextcloud answers so for everything on an external storage that it cannot reach (`Storage is temporarily not
-    available`, lib/private of its app `dav`), and for maintenance with the same status.
+    Nextcloud answers 503 for everything on an external storage that it cannot reach (`Storage is temporarily not
+    available`, lib/private of its app `dav`), and for maintenance.
     """
     if response.status_code != _UNAVAILABLE or not _STORAGE.search(response.text):
         return None
@@ -176,7 +179,7 @@ def storage_of(response: httpx2.Response) -> str | None:
 def of_storage(
     shown: str, response: httpx2.Response, status: httpx2.Response
 ) -> errors.NextcloudError | None:
-    """Say that a storage is offline, or that all of Nextcloud is not there; None when `status.php` tells nothing."""
+    """Return the error for an offline storage or Nextcloud; None when `status.php` does not tell which."""
     told = _json(status)
     if "maintenance" not in told:
         return None
@@ -198,7 +201,7 @@ def of_storage(
 def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
     response: httpx2.Response, sentences: Mapping[int, str]
 ) -> errors.NextcloudError | None:
-    """Handle the statuses whose meaning depends on the body or the request."""
+    """Map the statuses whose meaning depends on the body or the request."""
     status, text = response.status_code, response.text
     match status:
         case 400 if "rusted domain" in text:
@@ -217,7 +220,7 @@ def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
         case 405 if response.request.method == "MKCOL":
             return errors.AlreadyExists("Something by that name exists there already.")
         case 412 if status in sentences and "/ocs/" in response.request.url.path and "CSRF" not in text:
-            # OCS knows no etags: Talk says so that a lobby is closed.
+            # OCS has no etags: Talk answers 412 for a closed lobby.
             return errors.Forbidden(sentences[status])
         case 412:
             return _precondition(response, sentences)
@@ -240,9 +243,9 @@ def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
 def _throttled(response: httpx2.Response) -> errors.NextcloudError:
     wait = _retry_after(response)
     if response.text.strip() in _NOTHING:
-        # Too many failed logins are always put into words. With nothing at all, or an empty list as JSON
-        # (`RateLimitingMiddleware` of Nextcloud), it answers who does something too often, as who shares for the
-        # twenty-first time in ten minutes.
+        # Nextcloud always sends a message for too many failed logins. With an empty body, or an empty list as JSON
+        # (`RateLimitingMiddleware` of Nextcloud), it answers an action that is repeated too often, such as the
+        # twenty-first share in ten minutes.
         told = "ten minutes" if wait is None else _seconds(wait)
         return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
     told = "" if wait is None else f"; it asks to wait {_seconds(wait)}"
@@ -268,7 +271,7 @@ def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> er
 
 
 def _current_etag(response: httpx2.Response) -> str | None:
-    """Find the etag to read against: in a header, or (Notes answers the current note) in the body."""
+    """Return the current etag: from a header, or from the body (Notes answers with the current note)."""
     found = etag.of(response.headers) or _json(response).get("etag")
     return etag.known(found) if isinstance(found, str) else None
 
@@ -301,18 +304,18 @@ def _disabled() -> errors.AccountDisabled:
 
 
 def _is_page(response: httpx2.Response) -> bool:
-    # Tables answers an unknown table with nothing at all, which has the type of a page.
+    # Tables answers an unknown table with an empty body, which has the type of a page.
     return response.headers.get("Content-Type", "").startswith("text/html") and bool(response.content)
 
 
 def _reason(response: httpx2.Response) -> str:
-    """Quote why Nextcloud refused, as a clause; empty when it gave no reason or one with a URL in it."""
+    """Return Nextcloud's reason as a clause; empty without one, or when it contains a URL."""
     words = _words(response)
     return f" (it says: {words[:200]})" if words and "://" not in words else ""
 
 
 def _words(response: httpx2.Response) -> str:
-    """Give why Nextcloud refused, in its words; empty when it gave no reason."""
+    """Return Nextcloud's reason in its own words; empty without one."""
     document = _json(response)
     ocs = document.get("ocs")
     meta = cast("dict[str, object]", ocs).get("meta") if isinstance(ocs, dict) else None
@@ -333,13 +336,16 @@ def _json(response: httpx2.Response) -> dict[str, object]:
 
 
 def _seconds(wait: float) -> str:
-    """Say how long to wait; a server that says 0 means: soon, and not at once by all who read it."""
+    """Return a waiting time in words, at least one second: after 0 all clients would return at once."""
     whole = max(1, math.ceil(wait))
     return f"{whole} second" if whole == 1 else f"{whole} seconds"
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Read `Retry-After` (RFC 9110 §10.2.3); a date is measured against the answer's own clock."""
+    """Parse `Retry-After` (RFC 9110 §10.2.3), in seconds.
+
+    A date is compared with the `Date` of the response.
+    """
     text = response.headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:6])

@@ -1,4 +1,4 @@
-"""Etags in one form: bare, as tools show them; quoted, as `If-Match` wants them."""
+"""Etags in one form: bare in tools, quoted in `If-Match`."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from nextcloud_mcp_server.errors import InvalidInput, ServerFault
 _BARE = re.compile(r"[\x21\x23-\x29\x2b-\x7e]{1,256}")
 
 
-#: What is put behind an etag of which the body was compressed on the way; Nextcloud never saw that name. Apache's
-#: mod_deflate and mod_brotli write `-gzip` and `-br`, others `;gzip`, Jetty `--gzip`.
+#: Suffixes of etags whose body a web server compressed; Nextcloud does not know these etags. Apache's mod_deflate
+#: and mod_brotli write `-gzip` and `-br`, others `;gzip`, Jetty `--gzip`.
 _COMPRESSED = re.compile(r"(?:--?|;)(?:gzip|br|deflate|zstd)\"?$")
 _WEAK = re.compile(r"[Ww]/")
 
 
 def normalise(text: str) -> str:
-    """Strip quotes, the weak mark and what a compressing web server appends."""
+    """Remove the quotes, the weakness mark and the suffix of a compressing web server."""
     bare = text.strip()
     if _WEAK.match(bare):
         bare = bare[2:].strip()
@@ -23,15 +23,15 @@ def normalise(text: str) -> str:
 
 
 def known(text: str) -> str | None:
-    """Read the etag that an answer told; None when it told none."""
+    """Normalise the etag of a response; None when it is missing."""
     return normalise(text) or None
 
 
 def quote(text: str) -> str:
-    """Write an etag as `If-Match` needs it; without quotes, or weak, Nextcloud answers 412.
+    """Return an etag as `If-Match` needs it; unquoted or weak ones make Nextcloud answer 412.
 
     Raises:
-        InvalidInput: It cannot be an etag. `*` is none: it would overwrite whatever is there.
+      InvalidInput: It is not a valid etag. `*` is not allowed: it would overwrite any version.
     """
     bare = normalise(text)
     if not _BARE.fullmatch(bare):
@@ -40,10 +40,10 @@ def quote(text: str) -> str:
 
 
 def required(etag: str | None) -> str:
-    """Give the etag that a guarded write compares.
+    """Return an etag that a conditional write needs.
 
     Raises:
-        ServerFault: Nextcloud named none, so the write cannot be guarded.
+      ServerFault: Nextcloud sent none, so the write cannot be conditional.
     """
     if not etag:
         raise ServerFault(
@@ -55,7 +55,7 @@ def required(etag: str | None) -> str:
 
 
 def told(text: str) -> str | None:
-    """Read the `getetag` of a DAV answer; None when there is none, or none that may go into a header."""
+    """Read the `getetag` of a DAV response; None when it is missing or not valid in a header."""
     if not text:
         return None
     bare = normalise(text)
@@ -64,5 +64,5 @@ def told(text: str) -> str | None:
 
 
 def of(headers: Mapping[str, str]) -> str | None:
-    """Find the etag of an answer. `OC-ETag` wins: proxies rewrite or drop `ETag`, but not that one."""
+    """Return the etag of a response. `OC-ETag` takes precedence: proxies rewrite or drop only `ETag`."""
     return known(headers.get("OC-ETag", "")) or known(headers.get("ETag", ""))

@@ -1,4 +1,4 @@
-"""Changes calendar objects: a whole series or one of its occurrences, and only what is to change."""
+"""Changes calendar objects, a whole series or one occurrence, and leaves everything else as it is."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,13 +15,16 @@ from nextcloud_mcp_server.nextcloud.rule import Rule
 PRODUCT: Final = "-//Nextcloud MCP server//EN"
 _RECURRING: Final = ("RRULE", "RDATE", "EXDATE", "EXRULE")
 _HOUR: Final = timedelta(hours=1)
-#: The parts of a rule that say on which day it falls.
+#: The parts of a recurrence rule that select days.
 _DAY_PARTS: Final = ("BYDAY=", "BYMONTHDAY=", "BYMONTH=", "BYYEARDAY=", "BYWEEKNO=")
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What to change of an event; None stays, an empty text goes. `end` is the first moment or day after it."""
+    """Changes of an event; None keeps a value, "" removes it.
+
+    `end` is exclusive: the first moment or day after the event.
+    """
 
     title: str | None = None
     start: Moment | None = None
@@ -34,12 +37,12 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Tell whether anything is to change."""
+        """Tell whether any field is set."""
         return self != Changes()
 
 
 def new_object(kind: str, uid: str, now: datetime) -> tuple[Component, Component]:
-    """Make a calendar object with one component of a kind, and nothing in that yet."""
+    """Create a calendar object with one empty component of a kind; return both."""
     whole = Component.empty("VCALENDAR")
     whole.set("VERSION", "2.0")
     whole.set("PRODID", PRODUCT)
@@ -54,10 +57,10 @@ def new_object(kind: str, uid: str, now: datetime) -> tuple[Component, Component
 def new_event(
     uid: str, changes: Changes, *, now: datetime, organizer: str, reminder: int | None
 ) -> Component:
-    """Write an event of these fields.
+    """Create an event with these fields.
 
     Raises:
-        InvalidInput: They do not fit together.
+      InvalidInput: The fields contradict each other.
     """
     whole, event = new_object("VEVENT", uid, now)
     if changes.start is None:
@@ -78,10 +81,10 @@ def new_event(
 
 
 def change_all(whole: Component, series: Series, changes: Changes, *, now: datetime, organizer: str) -> None:
-    """Change an event that does not recur, or all of one that does.
+    """Change an event that does not recur, or a whole series.
 
     Raises:
-        InvalidInput: The fields do not fit together, or not to it.
+      InvalidInput: The fields contradict each other or the event.
     """
     core = series.core
     if core is None:
@@ -110,10 +113,10 @@ def change_one(
     now: datetime,
     organizer: str,
 ) -> None:
-    """Change one occurrence of a series; it gets a component of its own unless it has one.
+    """Change one occurrence of a series, in a component of its own, which is created if needed.
 
     Raises:
-        InvalidInput: The fields do not fit together, or not to it.
+      InvalidInput: The fields contradict each other or the event.
     """
     if changes.rule is not None:
         raise errors.InvalidInput("'rrule' belongs to the whole series: send it without 'occurrence'.")
@@ -124,7 +127,7 @@ def change_one(
 
 
 def single(whole: Component, series: Series, occurrence: Occurrence) -> Component:
-    """Give the component that is about one occurrence alone, and make it if there is none."""
+    """Return the component of one occurrence alone; create it if there is none."""
     core, id_, model = series.core, occurrence.id, occurrence.component
     if id_ is None or core is None:
         return model
@@ -132,7 +135,7 @@ def single(whole: Component, series: Series, occurrence: Occurrence) -> Componen
     if own is not None and series.key(ical_time.of(own, series.zones)) == series.key(id_):
         _refuse_range(own)
         return model
-    # What it is like, the series says, or a change that holds from an earlier one on.
+    # Its values come from the series, or from a change that holds from an earlier occurrence on.
     one = model.copy()
     for name in (*_RECURRING, "RECURRENCE-ID"):
         one.remove(name)
@@ -146,7 +149,7 @@ def single(whole: Component, series: Series, occurrence: Occurrence) -> Componen
 
 
 def remove_one(whole: Component, series: Series, occurrence: Occurrence, *, now: datetime) -> None:
-    """Take one occurrence out of a series, with what was changed of it."""
+    """Remove one occurrence from a series, and its component if it has one."""
     core, id_ = series.core, occurrence.id
     if core is None or id_ is None:
         raise errors.InvalidInput(
@@ -163,7 +166,7 @@ def remove_one(whole: Component, series: Series, occurrence: Occurrence, *, now:
 
 
 def _refuse_range(id_: Line | None) -> None:
-    """Refuse to touch the one occurrence whose component is about all that follow as well."""
+    """Refuse to change one occurrence whose component also applies to all later ones."""
     if id_ is not None and id_.parameter("RANGE"):
         raise errors.InvalidInput(
             "What was changed of this occurrence holds for all that follow too, so it was left alone: "
@@ -172,10 +175,10 @@ def _refuse_range(id_: Line | None) -> None:
 
 
 def answer(components: Iterable[Component], addresses: list[str], status: str, *, now: datetime) -> None:
-    """Write the user's answer to an invitation.
+    """Set the user's answer (PARTSTAT) to an invitation.
 
     Raises:
-        InvalidInput: They are not among the invited.
+      InvalidInput: The user is not among the attendees.
     """
     mine = {address.lower().rstrip("/") for address in addresses}
     answered = 0
@@ -192,10 +195,10 @@ def answer(components: Iterable[Component], addresses: list[str], status: str, *
 
 
 def checked_rule(text: str, start: Moment) -> str:
-    """Check a rule and write it as it is stored; a date in UNTIL is meant to the end of that day.
+    """Check a recurrence rule and return it as it is stored; a date in UNTIL includes that whole day.
 
     Raises:
-        InvalidInput: It is none, or cannot be for something that begins then.
+      InvalidInput: It is invalid, or does not fit that start.
     """
     try:
         rule = Rule(text.removeprefix("RRULE:"), start)
@@ -236,7 +239,7 @@ def _apply(whole: Component, one: Component, changes: Changes, *, organizer: str
 
 
 def set_categories(one: Component, categories: list[str]) -> None:
-    """Set the categories, each trimmed; without any the property goes."""
+    """Set the categories, each trimmed; an empty list removes the property."""
     one.remove("CATEGORIES")
     if names := [name.strip() for name in categories if name.strip()]:
         one.set("CATEGORIES", ",".join(escape(name) for name in names))
@@ -265,7 +268,7 @@ def _move(whole: Component, one: Component, series: Series, changes: Changes) ->
 
 
 def _moved_end(start: Moment, old_start: Moment, old_end: Moment) -> Moment:
-    """Give the end of an event that keeps its length: by what passes, or of days by what the clocks show."""
+    """Return the end of an event that keeps its length: elapsed time, or for days calendar time."""
     if all(isinstance(each, datetime) and each.tzinfo is not None for each in (start, old_start, old_end)):
         passes = ical_time.instant(old_end, UTC).astimezone(UTC) - ical_time.instant(
             old_start, UTC
@@ -288,14 +291,14 @@ def _check_day(core: Component, before: Moment, start: Moment) -> None:
 
 
 def _like_start(core: Component, name: str, values: Iterable[Moment]) -> Line:
-    """Write times as the start of the series is written: with its type and in its zone."""
+    """Write times in the form of the series' start: with its type and time zone."""
     start = core.first("DTSTART")
     head = "" if start is None else start.parameters
     return Line.of(f"{name}{head}", ",".join(ical_time.written(value) for value in values), core.newline)
 
 
 def _take_back(core: Component, series: Series, id_: Moment) -> None:
-    """Let an occurrence that was taken out be one again."""
+    """Remove an EXDATE, so that the occurrence exists again."""
     for line in list(core.every("EXDATE")):
         values = [value for value, _ in ical_time.every(line, series.zones)]
         kept = [value for value in values if series.key(value) != series.key(id_)]
@@ -305,7 +308,7 @@ def _take_back(core: Component, series: Series, id_: Moment) -> None:
 
 
 class _Exceptions:
-    """What names single occurrences of a series, to follow it when it moves."""
+    """The properties that identify single occurrences, to move them with the series."""
 
     def __init__(self, start: Moment, changed: dict[datetime, Component], removed: set[datetime]) -> None:
         self._start = start
@@ -317,7 +320,7 @@ class _Exceptions:
         return cls(series.start, series.changed(), series.removed())
 
     def follow(self, series: Series, whole: Component) -> None:
-        """Name them anew after the start of the series has moved; what had not been moved alone moves along."""
+        """Update them after the start of the series has moved; unmoved occurrences move along."""
         core, start = series.core, series.start
         if core is None or not (self._changed or self._removed):
             return
@@ -342,7 +345,7 @@ class _Exceptions:
 
 
 def _invite(one: Component, attendees: list[str], organizer: str) -> None:
-    """Set who is invited; those who were invited before stay, with their answer."""
+    """Set the attendees; those already invited keep their answers."""
     if attendees and not organizer:
         raise errors.InvalidInput(
             "Inviting needs an e-mail address of one's own: the person sets it in Nextcloud."
@@ -370,13 +373,13 @@ def _address(text: str) -> str:
 
 
 def stamp(one: Component, now: datetime) -> None:
-    """Say when it was changed."""
+    """Set DTSTAMP and LAST-MODIFIED."""
     for name in ("DTSTAMP", "LAST-MODIFIED"):
         one.set(name, _utc(now))
 
 
 def count_up(one: Component) -> None:
-    """Say that this is a newer state than what others have been sent."""
+    """Increase SEQUENCE: this is a newer version than the one sent to attendees."""
     text = one.text("SEQUENCE")
     one.set("SEQUENCE", str(int(text) + 1 if text.isdecimal() and len(text) < len("100000000") else 1))
 

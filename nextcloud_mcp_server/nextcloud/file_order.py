@@ -1,4 +1,4 @@
-"""The orders in which a folder is listed."""
+"""The sort orders of a folder listing."""
 
 from typing import Final, Literal
 
@@ -21,10 +21,10 @@ def _largest_first(entry: Entry) -> Place:
     return Position.of(-(entry.size or 0), entry.name)
 
 
-#: Where an entry stands, by what a folder is sorted by.
+#: The sort key of an entry, by order.
 PLACES: Final = {"name": _by_name, "modified": _newest_first, "size": _largest_first}
 
 
 def position(entry: Entry, order: Order) -> Position:
-    """Tell where an entry stands in a listing, to go on after it."""
+    """Return the sort key of an entry, at which a later page continues."""
     return Position(*PLACES[order](entry))

@@ -1,4 +1,4 @@
-"""What files can be searched by."""
+"""Search conditions for files."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ Kind = Literal["file", "folder", "image", "video", "audio", "text", "pdf"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Conditions that must all hold; None asks for nothing."""
+    """Conditions that must all hold; None is no condition."""
 
     folder: str = "/"
     name: str | None = None
@@ -29,11 +29,10 @@ class Query:
     content: str | None = None
 
     def check(self) -> None:
-        """Refuse what cannot be asked.
+        """Check that the conditions can be searched.
 
         Raises:
-            InvalidInput: There is no condition, which would list everything there is; or two that nothing
-                in Nextcloud can combine.
+          InvalidInput: There is no condition, which would list everything; or two that Nextcloud cannot combine.
         """
         if self.tag and self.content:
             raise errors.InvalidInput("Search by tag or by content, not by both at once.")
@@ -45,7 +44,7 @@ class Query:
             )
 
     def matches(self, entry: Entry) -> bool:
-        """Tell whether a file or folder fits, where Nextcloud itself cannot be asked for all conditions."""
+        """Tell whether an entry fits, for conditions that Nextcloud cannot combine."""
         inside, modified = dav.split(self.folder), entry.modified_at
         return (
             len(entry.segments) > len(inside)
@@ -61,7 +60,7 @@ class Query:
         )
 
     def conditions(self) -> list[str]:
-        """Write them for a SEARCH body."""
+        """Return the conditions for a SEARCH body."""
         found: list[str] = []
         if self.name:
             found.append(_named(self.name))
@@ -83,7 +82,7 @@ class Query:
 
 
 def _named(text: str) -> str:
-    # So Nextcloud keeps names; a keyboard may have sent an accent as a character of its own.
+    # Nextcloud stores names in NFC; a keyboard may send an accent as a separate character.
     return dav.like("d:displayname", composed(text))
 
 
@@ -107,5 +106,5 @@ def _of_kind(kind: Kind) -> str:
 
 
 def _moment(at: datetime) -> str:
-    # Nextcloud reads DateTimeInterface::ATOM and takes anything else for 1970.
+    # Nextcloud reads DateTimeInterface::ATOM and takes any other form for 1970.
     return at.astimezone(UTC).replace(microsecond=0).isoformat()

@@ -1,4 +1,4 @@
-"""Finds one user's files: by what they are, by their tags, or by what is written in them."""
+"""Finds one user's files by attributes, tags or content."""
 
 from contextlib import aclosing
 from typing import Final, NamedTuple
@@ -19,32 +19,32 @@ from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 _FULL_TEXT: Final = "fulltextsearch"
-#: Hits of the full text asked for at once; its app counts pages by this number, so it stays the same.
+#: Full-text hits per request; constant, because the app counts its pages in this number.
 _HITS: Final = 25
-#: Pages of hits looked through for one answer, when other conditions drop most of them.
+#: Pages of hits fetched for one result, when other conditions drop most of them.
 _PAGES: Final = 4
-#: What the app that encrypts calls itself among the capabilities (its Capabilities.php).
+#: The name of the end-to-end encryption app among the capabilities (its Capabilities.php).
 _ENCRYPTION: Final = "end-to-end-encryption"
-#: Folders looked through for encrypted ones, the newest first.
+#: Folders checked for encryption, the newest first.
 _FOLDERS: Final = 500
 
 
 class Found(NamedTuple):
-    """Something found, and where to go on after it."""
+    """A result, and the position at which to continue after it."""
 
     entry: Entry
     position: Position
 
 
 class Finding(NamedTuple):
-    """A page of what was found; `rest` is where to go on after all of it, None at the end."""
+    """A page of results; `rest` is the position after the page, None at the end."""
 
     found: list[Found]
     rest: Position | None
 
 
 class FileSearch:
-    """Searches in the way that a query needs: Nextcloud has one for each."""
+    """Searches with the method that a query needs: Nextcloud has several."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class FileSearch:
         self._cache = cache
 
     async def encrypted(self, folder: str) -> list[str]:
-        """Name the end-to-end encrypted folders among those that a search of a folder covers, the outermost alone.
+        """Return the outermost end-to-end encrypted folders that a search of a folder covers.
 
-        Nothing is asked where Nextcloud had no app for them lately; what cannot be seen now is not named.
+        Sends no request where Nextcloud recently had no app for them; folders that cannot be read are left out.
         """
         try:
             if not await self._cache.fact("encryption", self._encrypts):
@@ -74,7 +74,7 @@ class FileSearch:
                 return []
             rows, _ = await self._files.search(Query(folder=folder, kind="folder"), limit=_FOLDERS)
         except errors.Forbidden:
-            # So it answers a look at the folder itself.
+            # Nextcloud gives this answer for the encrypted folder itself.
             return [dav.join(dav.split(folder))]
         except file_errors.NOT_SEEN:
             return []
@@ -86,11 +86,11 @@ class FileSearch:
         return _ENCRYPTION in (await CapabilitiesClient(self._http).get()).apps
 
     async def find(self, query: Query, *, limit: int, after: Position | None = None) -> Finding:
-        """Find files and folders: newest first, by content the best first.
+        """Find files and folders: newest first; for content, best match first.
 
         Raises:
-            InvalidInput: The query asks for nothing, or for what goes together nowhere.
-            NotFound: There is no such folder or tag, or this Nextcloud does not index texts.
+          InvalidInput: There is no condition, or a combination that cannot be searched.
+          NotFound: There is no such folder or tag, or this Nextcloud does not index content.
         """
         query.check()
         if query.content:
@@ -103,7 +103,7 @@ class FileSearch:
         return Finding(found, found[-1].position if more else None)
 
     async def _by_tag(self, query: Query, name: str, limit: int, after: Position | None) -> Finding:
-        """Ask for everything with the tag: Nextcloud can combine it with nothing, and sorts it not at all."""
+        """Fetch all files with the tag; filter and sort here, because Nextcloud does not."""
         tag = await self._labels.find_tag(name)
         window = TopK[Entry](_newest_first, limit=limit, after=after)
         asked = entries.ask(
@@ -125,7 +125,7 @@ class FileSearch:
         return Finding(rows, rows[-1].position if more else None)
 
     async def _by_content(self, query: Query, words: str, limit: int, first: int) -> Finding:
-        """Ask the index for hits, and look at each: it tells of a file little more than where it is."""
+        """Fetch hits from the index and look up each entry: a hit has little more than the path."""
         provider = await self._full_text()
         rows: list[Found] = []
         for _ in range(_PAGES):
@@ -152,7 +152,7 @@ class FileSearch:
         return found
 
     async def _looked_at(self, hits: list[Hit]) -> list[Entry | None]:
-        """Look at what was hit; None for what is no file, or is gone since it was indexed."""
+        """Fetch the entries of hits; None for a hit that is no file, or was deleted after indexing."""
         seen: list[Entry | None] = [None] * len(hits)
         refused: list[errors.NextcloudError] = []
 

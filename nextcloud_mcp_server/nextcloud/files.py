@@ -18,15 +18,15 @@ from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK, cut
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: Each missing parent costs a request, so a path of thousands of them is refused.
+#: Each missing parent costs a request, so a path with thousands of them is refused.
 _MAX_NEW_LEVELS: Final = 64
-#: What PROPFIND shows for a name that is kept for uploads when nothing is there.
+#: The etag that PROPFIND reports for a reserved upload name when nothing is there.
 _NO_ETAG: Final = '""'
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page of a folder's direct children."""
+    """One page of the direct children of a folder."""
 
     folder: Entry
     entries: list[Entry]
@@ -36,7 +36,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write left behind."""
+    """The result of a write."""
 
     path: str
     version: Version
@@ -53,11 +53,11 @@ class FilesClient:
     async def list_folder(
         self, path: str = "/", *, order: Order = "name", limit: int = 100, after: Position | None = None
     ) -> Listing:
-        """Fetch one page of a folder's direct children; one request, however large the folder.
+        """Fetch one page of the direct children of a folder; one request, however large the folder.
 
         Raises:
-            NotFound: No such folder.
-            InvalidInput: It is a file.
+          NotFound: No such folder.
+          InvalidInput: It is a file.
         """
         wanted = dav.split(path)
         window = TopK[Entry](PLACES[order], limit=limit, after=after)
@@ -66,7 +66,7 @@ class FilesClient:
         async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
             async for some in found:
                 for segments, response in some:
-                    # Some Nextclouds (31.0.8) answer grandchildren as well.
+                    # Some versions of Nextcloud (31.0.8) return grandchildren as well.
                     if len(segments) == depth and dav.same(segments[:-1], wanted):
                         window.offer(entries.entry_of(segments, response))
                     elif dav.same(segments, wanted):
@@ -79,29 +79,31 @@ class FilesClient:
         return Listing(folder, page, window.total, more)
 
     async def info(self, path: str) -> Entry:
-        """Fetch what a list row tells of one file or folder.
+        """Fetch the properties of a list row for one file or folder.
 
         Raises:
-            NotFound: No such file or folder.
+          NotFound: No such file or folder.
         """
         return entries.entry_of(*await self._one(dav.split(path), entries.STATE))
 
     async def details(self, path: str) -> tuple[Entry, Details]:
-        """Fetch everything known of one file or folder.
+        """Fetch all properties of one file or folder.
 
         Raises:
-            NotFound: No such file or folder.
+          NotFound: No such file or folder.
         """
         segments, response = await self._one(await self._looked_at(dav.split(path)), entries.DETAILS)
         return entries.entry_of(segments, response), entries.details_of(response)
 
     async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
-        """Fetch at most `length` bytes from byte `offset` on; an empty file costs a second request, and a doubt too.
+        """Fetch at most `length` bytes from byte `offset` on.
+
+        A second request is sent for an empty file, for an unknown size, and when the response may be a sign-in page.
 
         Raises:
-            NotFound: No such file.
-            NotNextcloud: A web page of something before Nextcloud came back.
-            InvalidInput: It is a folder, or it ends before `offset`.
+          NotFound: No such file.
+          NotNextcloud: The response is a web page of something before Nextcloud.
+          InvalidInput: It is a folder, or it ends before `offset`.
         """
         segments = await self._looked_at(paths.existing(path))
         shown = dav.join(segments)
@@ -114,7 +116,7 @@ class FilesClient:
                 suspicious = sign_in_page.is_possible(response)
                 chunk = await byte_range.take(response, shown, offset=offset, length=length)
         except errors.OutOfRange:
-            # An empty file has no first byte, so asking for one is refused.
+            # An empty file has no first byte, so a range request is refused.
             entry = await self.info(path) if offset == 0 else None
             if entry is None or entry.size:
                 raise
@@ -122,18 +124,18 @@ class FilesClient:
         if suspicious and chunk.data:
             sign_in_page.refuse(shown, chunk.version, await self.info(shown))
         if chunk.total is None:
-            # A part of an unknown length (RFC 9110 §14.4), which need not be the last one, however short it is.
+            # A part of a file of unknown length (RFC 9110 §14.4); even a short part need not be the last one.
             return replace(chunk, total=(await self.info(shown)).size)
         return chunk
 
     async def write(self, path: str, data: bytes, *, version: str | None = None) -> Written:
-        """Create a file, or overwrite the one that is still in this version; two requests then.
+        """Create a file, or overwrite it if it is still in this version; overwriting takes two requests.
 
         Raises:
-            AlreadyExists: Something has that name, and no version was given.
-            EtagMismatch: It changed since it was read.
-            NotFound: The folder to create it in does not exist, or the file to overwrite is gone.
-            InvalidName: Nextcloud accepts no such name.
+          AlreadyExists: The name is taken, and no version was given.
+          EtagMismatch: It changed since it was read.
+          NotFound: The parent folder, or the file to overwrite, does not exist.
+          InvalidName: Nextcloud rejects the name.
         """
         segments = paths.new(path)
         shown = dav.join(segments)
@@ -169,11 +171,11 @@ class FilesClient:
         except errors.StorageFull as error:
             if error.told:
                 raise
-            # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
+            # Nextcloud answers 507 for forbidden kinds of files as well, so the quota is fetched.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
 
     async def room(self, folder: dav.Segments, needed: int) -> str:
-        """Say whether the quota is why so many bytes were refused for a folder."""
+        """Return a sentence that says whether the quota is too small for `needed` bytes in a folder."""
         try:
             _, details = await self.details(dav.join(folder))
         except file_errors.NOT_SEEN:
@@ -184,11 +186,11 @@ class FilesClient:
         return "The quota is not the reason; the administrator may not allow this file here."
 
     async def create_folder(self, path: str) -> bool:
-        """Create a folder and the parents it lacks; False when it was there already.
+        """Create a folder and its missing parents; return False when it existed already.
 
         Raises:
-            AlreadyExists: A file has that name.
-            InvalidName: Nextcloud accepts no such name.
+          AlreadyExists: A file has that name.
+          InvalidName: Nextcloud rejects the name.
         """
         segments = paths.new(path)
         if len(segments) > _MAX_NEW_LEVELS:
@@ -203,7 +205,7 @@ class FilesClient:
             return await self._mkcols(segments)
 
     async def _mkcols(self, segments: dav.Segments) -> bool:
-        """Create one folder after the other; a failure says which of them are there now."""
+        """Create one folder after the other; an error says which of them exist now."""
         made, created = "", False
         for depth in range(1, len(segments) + 1):
             try:
@@ -229,28 +231,28 @@ class FilesClient:
         return True
 
     async def move(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
-        """Move or rename, and look at the result; `overwrite` is the version of the target.
+        """Move or rename, and fetch the result; `overwrite` is the version of the target.
 
         Raises:
-            AlreadyExists: The target's name is taken, and no version of it was given.
-            EtagMismatch: The target changed since it was read.
-            NotFound: No such source.
-            Conflict: The target's folder does not exist.
-            InvalidName: Nextcloud accepts no such name for the target.
+          AlreadyExists: The target's name is taken, and no version of it was given.
+          EtagMismatch: The target changed since it was read.
+          NotFound: No such source.
+          Conflict: The target's parent folder does not exist.
+          InvalidName: Nextcloud rejects the target's name.
         """
         return await self._glimpse(await self._transfer("MOVE", source, target, overwrite))
 
     async def move_into(self, folder: str, source: str) -> str:
-        """Move something into a folder under the name it has, in one request; answers where it is now.
+        """Move something into a folder, keeping its name; one request; return the new path.
 
         Raises:
-            Everything that `move` does.
+          Everything that `move` raises.
         """
         name = paths.existing(source)[-1]
         return dav.join(await self._transfer("MOVE", source, dav.join((*dav.split(folder), name))))
 
     async def copy(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
-        """Copy, and look at the result; raises and overwrites as `move`."""
+        """Copy, and fetch the result; `overwrite` and errors as in `move`."""
         return await self._glimpse(await self._transfer("COPY", source, target, overwrite))
 
     async def _transfer(
@@ -276,11 +278,11 @@ class FilesClient:
         return new
 
     async def delete(self, path: str, *, version: str | None = None) -> str:
-        """Delete to the trash, if a version is given only in that version; answers the path.
+        """Move to the trash, only in `version` if one is given; return the path.
 
         Raises:
-            NotFound: No such file or folder.
-            EtagMismatch: It changed since it was read.
+          NotFound: No such file or folder.
+          EtagMismatch: It changed since it was read.
         """
         segments = await self._looked_at(paths.existing(path))
         shown = dav.join(segments)
@@ -296,7 +298,7 @@ class FilesClient:
         return shown
 
     async def holds(self, path: str, file_id: str) -> bool:
-        """Tell whether this very file or folder is at a path now; False also when that cannot be seen."""
+        """Tell whether the file with this id is at a path now; False also when that cannot be checked."""
         try:
             _, details = await self.details(path)
         except (errors.InvalidInput, *file_errors.NOT_SEEN):
@@ -304,10 +306,10 @@ class FilesClient:
         return bool(file_id) and details.file_id == file_id
 
     async def search(self, query: Query, *, limit: int, first: int = 0) -> tuple[list[Entry], bool]:
-        """Find files and folders, newest first, from result `first` on; tells whether there are more.
+        """Find files and folders, newest first, from result `first` on; also return whether there are more.
 
         Raises:
-            NotFound: The folder to search in does not exist.
+          NotFound: The folder to search in does not exist.
         """
         query.check()
         inside = dav.split(query.folder)
@@ -330,9 +332,9 @@ class FilesClient:
         return cut(rows, limit)
 
     async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
-        """Look first whether something is there, where Nextcloud answers as if there always were.
+        """Check first that a reserved upload name exists, since Nextcloud always answers as if it did.
 
-        Reading such a name is answered as a passing trouble, and deleting it as if it had been there.
+        Reading such a name returns a transient error, and deleting it succeeds, even where nothing is there.
         """
         if segments and dav.is_kept(segments[-1]):
             await self.info(dav.join(segments))
@@ -341,7 +343,7 @@ class FilesClient:
     async def _unchanged(
         self, segments: dav.Segments, word: str, *, only_files: bool = False
     ) -> dict[str, str]:
-        """Check that it is still in this version, and give the header that holds Nextcloud to it."""
+        """Check that the resource is still in version `word`; return the header for a conditional write."""
         expected, shown = Version.parse(word), dav.join(segments)
         entry = await self.info(shown)
         if only_files and entry.is_folder:
@@ -351,7 +353,7 @@ class FilesClient:
         return {"If-Match": etags.quote(entry.etag)} if entry.etag else {}
 
     async def _glimpse(self, segments: dav.Segments) -> Entry | None:
-        """Look at the result of a change; a failure here must not read like the change failed."""
+        """Fetch the result of a change; an error here is ignored, since the change has succeeded."""
         try:
             return await self.info(dav.join(segments))
         except file_errors.NOT_SEEN:
@@ -379,7 +381,7 @@ class FilesClient:
             self._tree.url(segments),
             tree=self._tree,
             body=dav.propfind(properties),
-            # Not what each one lacks (RFC 7240 §4.2): of a list that would be as much again.
+            # Omit missing properties (RFC 7240 §4.2): in a list these would double its size.
             headers={"Depth": depth, "Prefer": "return=minimal"},
             sentences={404: file_errors.missing(dav.join(segments))},
         )

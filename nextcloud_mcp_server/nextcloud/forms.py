@@ -1,8 +1,8 @@
-"""The Forms app (API 3): forms and what was answered.
+"""The Forms app (API 3): forms and their submissions.
 
-Recorded from version 5.3.5, without answers; those, and the forms that others share, are as its `API_v3.md` and
-`ApiController.php` have them. An unknown id counts as an attempt at guessing, and after some of them no one gets a
-form at this server's address: no form is asked for that is not among those listed.
+Recorded from version 5.3.5, without submissions; those, and shared forms, follow its `API_v3.md` and
+`ApiController.php`. Forms counts a request for an unknown id as an attempt to guess one, and after some of these
+rejects all requests from this server's address. So only listed forms are requested.
 """
 
 import json
@@ -37,7 +37,7 @@ class FormStub(Answer):
 
     @property
     def results(self) -> bool:
-        """Whether the user may see answers: all of them, or their own, which a form counts without a permission."""
+        """Whether the user may see submissions: all of them, or only their own, which needs no permission."""
         return _RESULTS in self.permissions or bool(self.submissions)
 
 
@@ -59,7 +59,7 @@ class Question(Answer):
     options: list[Option] = Field(default_factory=list[Option])
 
     def readable(self, answer: str) -> str:
-        """Turn a stored answer into words; a grid and a ranking are stored as the ids of their options."""
+        """Return a stored answer as text; grids and rankings are stored as ids of their options."""
         if self.type not in ("grid", "ranking"):
             return answer
         labels = {option.id: option.text for option in self.options}
@@ -78,14 +78,14 @@ class Form(FormStub):
 
 
 class AnswerText(Answer):
-    """One answer; a question with several choices has several."""
+    """One answer; a question with several choices has several answers."""
 
     question: Id = Field(validation_alias="questionId")
     text: str
 
 
 class Submission(Answer):
-    """What a user answered."""
+    """The answers of one user."""
 
     id: Id
     by: str = Field(default="", validation_alias="userDisplayName")
@@ -94,7 +94,7 @@ class Submission(Answer):
 
 
 class Submissions(Answer):
-    """Some submissions, newest first; `total` counts those that were found."""
+    """A page of submissions, newest first; `total` counts all matches."""
 
     submissions: list[Submission]
     total: int = Field(validation_alias="filteredSubmissionsCount")
@@ -112,18 +112,18 @@ class FormsClient:
         self._http = http
 
     async def owned(self) -> list[FormStub]:
-        """Fetch the forms the user made."""
+        """Fetch the forms that the user owns."""
         return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "owned"}))[0]
 
     async def shared(self) -> list[FormStub]:
-        """Fetch the forms that others show them, and that have not expired."""
+        """Fetch the forms that other users share with this user, without expired ones."""
         return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "shared"}))[0]
 
     async def form(self, form_id: Id) -> Form:
-        """Fetch a form with its questions, and the lists before: three requests at most.
+        """Fetch a form with its questions, after the lists: three requests at most.
 
         Raises:
-            NotFound: It is not in the lists.
+          NotFound: It is not in the lists.
         """
         for listed in (self.owned, self.shared):
             if form_id in [stub.id for stub in await listed()]:
@@ -131,10 +131,10 @@ class FormsClient:
         raise errors.NotFound(_NO_FORM)
 
     async def submissions(self, form: Form, *, query: str, limit: int, offset: int) -> Submissions:
-        """Fetch some of what was answered.
+        """Fetch a page of submissions.
 
         Raises:
-            Forbidden: The user may not see it.
+          Forbidden: The user may not see them.
         """
         params: dict[str, str | int] = {
             "limit": limit,
@@ -148,7 +148,7 @@ class FormsClient:
 
 
 def _worded(value: object, labels: dict[str, str]) -> str:
-    """Name options by their texts: row by row in a grid, best first in a ranking."""
+    """Replace option ids by their texts: row by row in a grid, in order in a ranking."""
     if isinstance(value, dict):
         rows = cast("dict[str, object]", value).items()
         return "; ".join(
@@ -160,6 +160,6 @@ def _worded(value: object, labels: dict[str, str]) -> str:
 
 
 def _numbers(cell: object, labels: dict[str, str]) -> str:
-    """Name the columns of a row whose cells are numbers, which are no ids; empty where they are none."""
+    """Return a row of numeric cells with its column names; empty if the cells are not numbers."""
     columns = cast("dict[str, object]", cell).items() if isinstance(cell, dict) else ()
     return ", ".join(f"{labels.get(key, key)} {number}" for key, number in columns)

@@ -1,4 +1,4 @@
-"""One user's HTTP to one Nextcloud: no cookies, no foreign hosts, limits on time and size."""
+"""HTTP requests of one user to Nextcloud: no cookies, no other hosts, limits on time and size."""
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -31,16 +31,16 @@ _ASKING = {"Accept-Encoding": "gzip", "Accept": "application/json, */*;q=0.5"}
 
 
 class Answer(BaseModel):
-    """What Nextcloud answers somewhere, as a model; built when a first one arrives, not at start."""
+    """Base of the models of responses; each is built on first use, not at start."""
 
     model_config = ConfigDict(defer_build=True)
 
 
 class _NoCookies(DefaultCookiePolicy):
-    """Takes and gives nothing.
+    """Accepts and returns no cookies.
 
-    Nextcloud lets a session cookie win over the Authorization header: one cookie kept from Alice's
-    answer and sent with Bob's password would run Bob's request as Alice.
+    In Nextcloud a session cookie takes precedence over the Authorization header: a cookie from Alice's response, sent
+    with Bob's password, would run Bob's request as Alice.
     """
 
     def set_ok(self, cookie: Cookie, request: Request) -> bool:  # noqa: ARG002  # the signature is cookielib's
@@ -53,10 +53,10 @@ class _NoCookies(DefaultCookiePolicy):
 def open_pool(
     *, ca_bundle: str | None, user_agent: str, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
-    """Open the connections that every user's requests share; they carry no cookies and no credential.
+    """Open the connection pool that all users' requests share; it holds no cookies and no credential.
 
     Raises:
-        ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
+      ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
     """
     return httpx2.AsyncClient(
         transport=transport,
@@ -71,7 +71,7 @@ def open_pool(
 
 @cache
 def _trust(ca_bundle: str | None) -> ssl.SSLContext:
-    """Trust the system's certificates and, on top, those of the bundle; reading them takes 40 ms or more."""
+    """Trust the system's certificates and those of the bundle; reading them takes 40 ms or more."""
     context = httpx2.create_ssl_context()
     if ca_bundle:
         try:
@@ -84,11 +84,10 @@ def _trust(ca_bundle: str | None) -> ssl.SSLContext:
 
 
 class NextcloudHttp:
-    """Sends one user's requests; `uid` is "" while it is not known yet or no one is signed in.
+    """Sends one user's requests; `uid` is "" while it is unknown, and without a signed-in user.
 
-    `public_url` is the address that browsers use, where it differs from `base`: Nextcloud refuses
-    requests whose Host it does not know. Every request takes one of the `turns` and gives it back.
-    `changes` counts what was done that was not reading.
+    `public_url` is the address that browsers use, where it differs from `base`: Nextcloud rejects requests with an
+    unknown Host. Every request occupies one of the `turns`. `changes` counts the requests that were not reads.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class NextcloudHttp:
     ) -> None:
         self.uid = uid
         self.base = base
-        #: Where users find this Nextcloud with their browsers.
+        #: The address at which browsers reach Nextcloud.
         self.web = public_url or base
         self._pool = pool
         self._auth = auth_of(credential)
@@ -113,7 +112,7 @@ class NextcloudHttp:
 
     @property
     def just_accepted(self) -> bool:
-        """Tell whether many requests may be sent at once, as Nextcloud has taken the credential a moment ago."""
+        """Tell whether Nextcloud has just accepted the credential: many requests may be sent."""
         return self._turns.just_accepted
 
     async def request(
@@ -132,15 +131,15 @@ class NextcloudHttp:
         sentences: Mapping[int, str] | None = None,
         answers: frozenset[int] = frozenset(),
     ) -> httpx2.Response:
-        """Send one request and read its whole answer; it is repeated when that may help and cannot harm.
+        """Send one request and read the whole response; repeat it when that may help and is safe.
 
-        `path` is percent-encoded and starts with "/"; `sentences` replaces error wordings by status,
-        and the statuses in `answers` are returned for the caller to read. `patient` waits for the answer to
-        begin as long as for all of it. `repeat` says how it may be sent again, where that is not as `repeating`
-        tells by its method and headers.
+        `path` is percent-encoded and starts with "/". `sentences` replaces error messages by status, and responses
+        with the statuses in `answers` are returned instead of raised. `patient` lets Nextcloud take the whole time
+        limit until the response begins. `repeat` overrides the rule of repetition, which by default follows from the
+        method and headers (see `repeating`).
 
         Raises:
-            NextcloudError: A status ≥ 400, an answer for another user, or trouble on the way.
+          NextcloudError: A status ≥ 400, a response for another user, or a connection error.
         """
 
         async def send() -> httpx2.Response:
@@ -176,16 +175,16 @@ class NextcloudHttp:
         json: object,
         content: bytes | str | None,
     ) -> httpx2.Response:
-        """Find out whether a change that was refused when it was repeated was made by the try before.
+        """Find out whether a change that was refused on repetition was made by the previous attempt.
 
         Raises:
-            TimedOut: It may have been; that cannot be told.
-            NextcloudError: It was not.
+          TimedOut: It may have been made; that cannot be determined.
+          NextcloudError: It was not made.
         """
         landed = method == "DELETE" and isinstance(refused, errors.NotFound)
         found = httpx2.Response(httpx2.codes.NO_CONTENT)
         if method == "MKCOL":
-            # Its caller looks what is there.
+            # The caller checks what exists.
             raise refused
         if method == "PUT":
             found = await self.request("GET", path)
@@ -209,10 +208,10 @@ class NextcloudHttp:
         timeout_seconds: float = _STREAM_SECONDS,
         sentences: Mapping[int, str] | None = None,
     ) -> AbstractAsyncContextManager[httpx2.Response]:
-        """Open an answer without reading it, uncompressed; reading is repeated as in `request` until it is open.
+        """Open a response without reading it, uncompressed; opening is repeated as in `request`.
 
         Raises:
-            NextcloudError: As `request`.
+          NextcloudError: As `request`.
         """
         return self._stream(
             method,
@@ -233,7 +232,7 @@ class NextcloudHttp:
                     lambda: stack.enter_async_context(self._open(method, path, **options))
                 )
                 if coding := body.coding_of(response):
-                    # A part of a compressed body has other offsets, and no known size.
+                    # Part of a compressed body has other offsets and an unknown size.
                     raise body.unasked(coding)
                 yield response
         except PassingError as passing:
@@ -254,7 +253,7 @@ class NextcloudHttp:
         url = f"{self.base}{_checked(path)}"
         headers = {**headers, **self._host}
         try:
-            # One limit over everything: a server that sends a byte a second never runs into the others.
+            # A limit on the whole exchange: a server that sends one byte a second never reaches the other limits.
             with anyio.fail_after(timeout_seconds):
                 async with self._turns.next() as turn:
                     response = await self._send(method, url, headers=headers, **options)
@@ -286,12 +285,12 @@ class NextcloudHttp:
         raise error if passing is None else PassingError(error, passing)
 
     async def doubted(self, path: str, error: errors.CredentialRejected) -> errors.NextcloudError:
-        """Find out what it means that an answer from a path was not one for the signed-in user."""
+        """Return the error for a response that is not for the signed-in user, after a probe."""
         async with self._turns.next() as turn:
             return await turn.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
 
     async def _answered(self, method: str, path: str) -> httpx2.Response:
-        """Send the probe of a credential; it is not repeated, and read only where it is refused too."""
+        """Send the probe of a credential once; read its response only if it is an error."""
         response = await self._send(method, f"{self.base}{path}", headers={"Depth": "0", **self._host})
         try:
             self._check_person(response)
@@ -302,7 +301,7 @@ class NextcloudHttp:
     async def _of_storage(
         self, shown: str, read: httpx2.Response, error: errors.NextcloudError
     ) -> errors.NextcloudError:
-        """Tell an external storage that is offline from maintenance, which `status.php` tells anyone."""
+        """Distinguish an offline external storage from maintenance, by `status.php`, which is public."""
         request = self._pool.build_request(
             "GET", f"{self.base}/status.php", headers={**_ASKING, **self._host}
         )
@@ -317,7 +316,7 @@ class NextcloudHttp:
         return error_mapping.of_storage(shown, read, status) or error
 
     async def _send(self, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401  # passed on
-        """Open an answer, after one redirect at most."""
+        """Open a response, after one redirect at most."""
         hops = 0
         while True:
             request = self._pool.build_request(method, url, **options)
@@ -329,7 +328,7 @@ class NextcloudHttp:
             hops += 1
 
     def _check_person(self, response: httpx2.Response) -> None:
-        """Refuse an answer that names another user; leaving unread closes the connection."""
+        """Raise WrongAccount for a response that names another user; the unread connection is closed."""
         named = response.headers.get("X-User-Id")
         if named is not None and self.uid and named != self.uid:
             raise errors.WrongAccount(
@@ -339,15 +338,15 @@ class NextcloudHttp:
 
 
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
-    """Read a JSON answer into a model.
+    """Parse a JSON response into a model.
 
     Raises:
-        ServerFault: It is not what Nextcloud answers here.
+      ServerFault: It does not fit the model.
     """
     try:
         return kind.validate_json(response.content)
     except ValidationError:
-        # The error's text would repeat the answer, which may hold anything.
+        # The text of the error would quote the response, which may contain anything.
         raise errors.ServerFault(
             f"Nextcloud answered something unreadable here. {error_mapping.IN_DOUBT} If it stays, the administrator "
             "should check Nextcloud's log."
@@ -375,7 +374,10 @@ async def _answer(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
 
 
 def _translated(error: Exception) -> Exception:
-    """Say in our words what httpx2 or a time limit raised; its own text may hold addresses."""
+    """Return the NextcloudError for an error of httpx2 or a time limit.
+
+    The library's own text may contain addresses.
+    """
     match error:
         case TimeoutError() | httpx2.TimeoutException():
             return errors.TimedOut(f"Nextcloud did not answer in time. {error_mapping.IN_DOUBT}")

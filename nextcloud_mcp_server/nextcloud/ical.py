@@ -1,7 +1,7 @@
-"""A calendar object as the lines it is written in (RFC 5545 §3.1).
+"""Reads and writes a calendar object line by line (RFC 5545 §3.1).
 
-An object is changed line by line and never written anew as a whole: whatever no one asked to change
-(alarms, attendees, `X-` properties, parameters, the way lines are folded) stays as it is, byte for byte.
+Single lines are changed; the object is never rewritten as a whole. What is not to change (alarms, attendees, `X-`
+properties, parameters, the folding of lines) is kept byte for byte.
 """
 
 import re
@@ -12,26 +12,26 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import vcard
 from nextcloud_mcp_server.nextcloud.vcard import fold, unescape
 
-#: Enough of an object to see how its lines end.
+#: Enough of an object to see its line ends.
 _FIRST_LINE: Final = 75
-#: A line with its folds, and its name, where that is not folded itself; a full calendar has ten thousand of them.
+#: A line with its folds, and its name, unless that is folded; a full calendar has ten thousand of them.
 _LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*(?:\n[ \t][^\n]*)*\n)")
 _NAME = re.compile(r"\s*([A-Za-z0-9-]+)[;:]")
 _HEAD = re.compile(r'(?:"[^"]*"|[^":])*:')
 _FOLDS = re.compile(r"\r?\n[ \t]")
 _PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";])*)')
-#: Deeper than any object goes: an alarm in an event in a calendar.
+#: Deeper than any real object: an alarm in an event in a calendar.
 _DEEPEST: Final = 8
-#: What no text may hold (RFC 5545 §3.1); a tab and a line break may.
+#: Characters that no text may contain (RFC 5545 §3.1); tab and line feed are allowed.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Unreadable(Exception):
-    """A calendar object is not one, or says something that cannot be."""
+    """A calendar object is malformed or contains an impossible value."""
 
 
 class Line:
-    """One content line: `raw` with its folds and its end, and its name; the rest is read when asked for."""
+    """One content line: `raw` includes folds and line end; all but the name is parsed on demand."""
 
     __slots__ = ("_parts", "name", "raw")
 
@@ -44,7 +44,7 @@ class Line:
 
     @classmethod
     def of(cls, head: str, value: str, newline: str = "\r\n") -> "Line":
-        """Write a line: `head` is all before the colon, `value` is escaped already."""
+        """Build a line: `head` is everything before the colon, `value` is already escaped."""
         return cls(fold(f"{head}:{value}", newline))
 
     def _split(self) -> tuple[str, str]:
@@ -61,7 +61,7 @@ class Line:
 
     @property
     def head(self) -> str:
-        """The name with its parameters, as they are written."""
+        """The name with its parameters, as written."""
         return self._split()[0].strip()
 
     @property
@@ -71,16 +71,16 @@ class Line:
 
     @property
     def parameters(self) -> str:
-        """The parameters as they are written, from the first semicolon on."""
+        """The parameters as written, from the first semicolon on."""
         return self.head[len(self.name) :]
 
     @property
     def text(self) -> str:
-        """The value as text."""
+        """The value, unescaped."""
         return unescape(self.value)
 
     def parameter(self, name: str) -> str:
-        """Give the value of a parameter, empty when there is none."""
+        """Return the value of a parameter, "" without one."""
         if name not in self.head.upper():
             return ""
         return next(
@@ -88,7 +88,7 @@ class Line:
         )
 
     def with_parameter(self, name: str, value: str | None) -> "Line":
-        """Write the line with another value of one parameter, or without it."""
+        """Return the line with another value of one parameter; None removes it."""
         kept = _PARAMETER.sub(lambda one: "" if one[1].upper() == name else one[0], self.head)
         added = "" if value is None else f";{name}={value}"
         return Line.of(f"{kept}{added}", self.value, newline_of(self.raw))
@@ -98,7 +98,7 @@ Item = Union[Line, "Component"]
 
 
 class Component:
-    """A component: lines and other components, in their order, `BEGIN` and `END` among them."""
+    """A component: its lines and components in order, including `BEGIN` and `END`."""
 
     __slots__ = ("items", "name")
 
@@ -108,11 +108,11 @@ class Component:
 
     @classmethod
     def empty(cls, name: str) -> "Component":
-        """Make one with nothing in it."""
+        """Create an empty component."""
         return cls(name, [Line.of("BEGIN", name), Line.of("END", name)])
 
     def copy(self) -> "Component":
-        """Make another one of the same lines."""
+        """Return a copy."""
         return Component(self.name, [one if isinstance(one, Line) else one.copy() for one in self.items])
 
     def every(self, name: str) -> Iterator[Line]:
@@ -120,30 +120,30 @@ class Component:
         return (one for one in self.items if isinstance(one, Line) and one.name == name)
 
     def first(self, name: str) -> Line | None:
-        """Give the first line of a property."""
+        """Return the first line of a property, or None."""
         return next(self.every(name), None)
 
     def text(self, name: str) -> str:
-        """Give a property's text, empty when there is none."""
+        """Return the text of a property, "" without one."""
         line = self.first(name)
         return "" if line is None else line.text
 
     def components(self, *names: str) -> Iterator["Component"]:
-        """Yield the components of these names."""
+        """Yield the components with these names."""
         return (one for one in self.items if isinstance(one, Component) and one.name in names)
 
     @property
     def written(self) -> str:
-        """The component as it is to be stored."""
+        """The component as text, to store."""
         return "".join(one.raw if isinstance(one, Line) else one.written for one in self.items)
 
     @property
     def newline(self) -> str:
-        """How its lines end."""
+        """The line end in use."""
         return newline_of(self.written[:_FIRST_LINE])
 
     def set(self, head: str, value: str) -> None:
-        """Give a property one value: where its first line was, or behind the other properties."""
+        """Set a property to one value: in place of its first line, or after the other properties."""
         line = Line.of(head, value, self.newline)
         at = [
             index for index, one in enumerate(self.items) if isinstance(one, Line) and one.name == line.name
@@ -156,7 +156,7 @@ class Component:
             self.add(line)
 
     def set_text(self, name: str, text: str | None) -> None:
-        """Give a property a text, with the parameters it has; without one it goes."""
+        """Set a property to a text and keep its parameters; None removes it."""
         if not text:
             self.remove(name)
             return
@@ -164,7 +164,7 @@ class Component:
         self.set(name if line is None else line.head, escape(text))
 
     def add(self, item: Item) -> None:
-        """Put a line behind the other lines; a component behind everything."""
+        """Insert a line after the other lines; append a component."""
         behind = (
             index
             for index, one in enumerate(self.items)
@@ -174,22 +174,22 @@ class Component:
         self.items.insert(next(behind), item)
 
     def remove(self, name: str) -> None:
-        """Take all lines of a property away."""
+        """Remove all lines of a property."""
         self.items = [one for one in self.items if not (isinstance(one, Line) and one.name == name)]
 
     def replace(self, old: Item, new: Item | None) -> None:
-        """Put something else in the place of a line or component, or nothing."""
+        """Replace a line or component; None removes it."""
         index = next(index for index, one in enumerate(self.items) if one is old)
         self.items[index : index + 1] = [] if new is None else [new]
 
 
 def read(text: str) -> Component:
-    """Take a calendar object apart.
+    """Parse a calendar object.
 
     Raises:
-        Unreadable: It is not one `VCALENDAR` from its beginning to its end.
+      Unreadable: It is not exactly one `VCALENDAR`.
     """
-    # The white space around a property's text is lost on the way, and with it the last line's end.
+    # White space at the end of a property's text may be missing, and with it the end of the last line.
     if not text.endswith("\n"):
         text += newline_of(text)
     root = Component("", [])
@@ -216,7 +216,7 @@ def read(text: str) -> Component:
 
 
 def uid_of(text: str) -> str:
-    """Give the UID of a calendar object, empty where none can be read."""
+    """Return the UID of a calendar object, "" if it cannot be read."""
     try:
         found = (one.text("UID") for one in read(text).components("VEVENT", "VTODO", "VJOURNAL"))
         return next(found, "")
@@ -225,10 +225,10 @@ def uid_of(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Write a text as a value.
+    """Escape a text for use as a value.
 
     Raises:
-        InvalidInput: It holds control characters, which no calendar may.
+      InvalidInput: It contains control characters, which RFC 5545 forbids.
     """
     if _CONTROLS.search(text):
         raise errors.InvalidInput("A text for a calendar cannot hold control characters: send it without.")
@@ -236,11 +236,11 @@ def escape(text: str) -> str:
 
 
 def texts(line: Line) -> list[str]:
-    """Read a list of texts, such as the categories."""
+    """Parse a list of texts, such as the categories."""
     parts = re.findall(r"((?:\\.|[^,\\])+)", line.value, re.DOTALL)
     return [text for part in parts if (text := unescape(part).strip())]
 
 
 def newline_of(text: str) -> str:
-    """Tell how lines end in a text."""
+    """Return the line end that a text uses."""
     return "\n" if "\n" in text and "\r\n" not in text else "\r\n"

@@ -1,4 +1,4 @@
-"""Times of calendar objects: dates that belong to no zone, moments in a zone, times that float."""
+"""Times in calendar objects: dates without a time zone, times with one, and floating times."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
 from nextcloud_mcp_server.nextcloud.zones import Zones, describe
 
-#: A date, a moment with its zone, or (a datetime without one) a time that floats: it is the same on every clock.
+#: A date; a time with its time zone; or a floating time (a datetime without tzinfo), the same on every clock.
 Moment = date | datetime
 
 DAY: Final = timedelta(days=1)
@@ -19,19 +19,19 @@ _VALUE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
 _DURATION = re.compile(
     r"([+-]?)P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?"
 )
-#: The years in which a given time may be: so far from both ends of time that a day, a zone's offset or the
-#: changes of its clocks in the years around are still within.
+#: The years that a given time may have: far enough from both ends of Python's range to add a day, a UTC offset or
+#: the zone changes of the years around it.
 _FIRST_YEAR: Final = 100
 _LAST_YEAR: Final = 9_900
-#: Seconds of a clock, the last of which a leap second takes.
+#: The last second of a minute, also used for a leap second.
 _LAST_SECOND: Final = 59
 
 
 def parse(value: str, zone: tzinfo | None) -> Moment:
-    """Read one value such as `20261127` or `20261127T100000Z`.
+    """Parse a value such as `20261127` or `20261127T100000Z`.
 
     Raises:
-        Unreadable: There is no such date or time.
+      Unreadable: There is no such date or time.
     """
     found = _VALUE.fullmatch(value.strip())
     if found is None:
@@ -49,13 +49,13 @@ def parse(value: str, zone: tzinfo | None) -> Moment:
 
 
 def of(line: Line, zones: Zones) -> Moment:
-    """Read a line that holds one time."""
+    """Parse a line with one time."""
     tzid = line.parameter("TZID")
     return parse(line.value, zones.get(tzid) if tzid else None)
 
 
 def every(line: Line, zones: Zones) -> list[tuple[Moment, Moment | timedelta | None]]:
-    """Read a line that holds several times; of a period the end or the length too."""
+    """Parse a line with several times; for a period also return its end or duration."""
     tzid = line.parameter("TZID")
     zone = zones.get(tzid) if tzid else None
     found: list[tuple[Moment, Moment | timedelta | None]] = []
@@ -67,10 +67,10 @@ def every(line: Line, zones: Zones) -> list[tuple[Moment, Moment | timedelta | N
 
 
 def duration(value: str) -> timedelta:
-    """Read a length of time such as `PT1H30M` or `-P1D`.
+    """Parse a duration such as `PT1H30M` or `-P1D`.
 
     Raises:
-        Unreadable: It is none.
+      Unreadable: It is invalid.
     """
     found = _DURATION.fullmatch(value.strip().upper())
     if found is None:
@@ -82,7 +82,7 @@ def duration(value: str) -> timedelta:
 
 
 def written(moment: Moment) -> str:
-    """Write a value on the clock of its zone, which belongs into the head of the line."""
+    """Return a time as a value in its local time; the zone belongs in the head of the line."""
     if not isinstance(moment, datetime):
         return f"{moment:%Y%m%d}".rjust(8, "0")
     value = f"{moment:%Y%m%dT%H%M%S}".rjust(15, "0")
@@ -90,15 +90,15 @@ def written(moment: Moment) -> str:
 
 
 def line(name: str, moment: Moment) -> Line:
-    """Write a line with one time: the same moment, in its own zone where a line can say that."""
+    """Build a line with one time, in its own time zone where that can be expressed."""
     moment = storable(moment)
     return Line.of(f"{name}{_parameters(moment)}", written(moment))
 
 
 def put(component: Component, name: str, moment: Moment, zones: Zones) -> Moment:
-    """Write a time into a component and answer it as written; `zones` are those of its object.
+    """Set a time in a component and return it as written; `zones` are those of the calendar object.
 
-    A line in the same zone keeps its head: the name that the zone has there, and other parameters.
+    A line in the same time zone keeps its head: the TZID used there, and other parameters.
     """
     moment = storable(moment)
     old = component.first(name)
@@ -110,13 +110,13 @@ def put(component: Component, name: str, moment: Moment, zones: Zones) -> Moment
 
 
 def describe_zone(whole: Component, moment: Moment) -> None:
-    """See that the zone of a time is described in the object (RFC 5545 §3.6.5)."""
+    """Add a VTIMEZONE for the zone of a time unless the object has one (RFC 5545 §3.6.5)."""
     if not isinstance(moment, datetime) or not isinstance(moment.tzinfo, ZoneInfo):
         return
     zone = moment.tzinfo
     lines = [one for each in whole.items if isinstance(each, Component) for one in each.items]
     if all(isinstance(one, Component) or one.parameter("TZID") != zone.key for one in lines):
-        # It is named otherwise here, as Windows does, or only its offset in UTC was written.
+        # The object uses another name for the zone, as Windows does, or only a UTC offset was written.
         return
     if all(each.text("TZID") != zone.key for each in whole.components("VTIMEZONE")):
         first = next(index for index, each in enumerate(whole.items) if isinstance(each, Component))
@@ -124,9 +124,9 @@ def describe_zone(whole: Component, moment: Moment) -> None:
 
 
 def storable(moment: Moment) -> Moment:
-    """Give the same moment as a line can hold it: by the clock of a zone with a name, or in UTC.
+    """Return the same moment in a form that a line can hold: in a named time zone, or in UTC.
 
-    A line has no offset: of an hour that a zone's clocks show twice it can only say the first (RFC 5545 §3.3.5).
+    A line has no offset: of a local time that occurs twice it can only express the first (RFC 5545 §3.3.5).
     """
     if not isinstance(moment, datetime) or moment.tzinfo is None or moment.tzinfo is UTC:
         return moment
@@ -139,7 +139,7 @@ def storable(moment: Moment) -> Moment:
 
 
 def _parameters(moment: Moment) -> str:
-    """Write what belongs into the head of a line beside the name."""
+    """Return the parameters of a line with this time."""
     if not isinstance(moment, datetime):
         return ";VALUE=DATE"
     if not isinstance(moment.tzinfo, ZoneInfo | DescribedZone):
@@ -149,7 +149,7 @@ def _parameters(moment: Moment) -> str:
 
 
 def like(moment: Moment, model: Moment) -> Moment:
-    """Say a time as another one is said: as a date, in its zone, or floating."""
+    """Convert a time to the form of `model`: a date, a time in its zone, or floating."""
     if not isinstance(model, datetime):
         return moment.date() if isinstance(moment, datetime) else moment
     if not isinstance(moment, datetime):
@@ -160,26 +160,26 @@ def like(moment: Moment, model: Moment) -> Moment:
 
 
 def on_clock(moment: Moment) -> datetime:
-    """Give what a clock at its place shows."""
+    """Return the local time without its time zone."""
     if isinstance(moment, datetime):
         return moment.replace(tzinfo=None)
     return datetime.combine(moment, time())
 
 
 def instant(moment: Moment, zone: tzinfo) -> datetime:
-    """Give the moment itself; a date begins, and a floating time is, by this zone's clock."""
+    """Return the moment in time; `zone` is used for dates, at their midnight, and for floating times."""
     if isinstance(moment, datetime) and moment.tzinfo is not None:
         return moment
     return on_clock(moment).replace(tzinfo=zone)
 
 
 def plus(moment: Moment, length: timedelta) -> Moment:
-    """Go on by what the clock shows: a day later it is the same time, whatever the zone does that night."""
+    """Add a length in local time: a day later has the same time, whatever the zone changes that night."""
     return moment + length
 
 
 def later(moment: Moment, passes: timedelta, model: Moment) -> Moment:
-    """Go on by the time that really passes, in the zone of another time; one that floats goes on by the clock."""
+    """Add elapsed time, in the time zone of `model`; floating times are added in local time."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         return moment + passes
     zone = model.tzinfo if isinstance(model, datetime) else None
@@ -187,15 +187,15 @@ def later(moment: Moment, passes: timedelta, model: Moment) -> Moment:
 
 
 def shown(moment: Moment) -> str:
-    """Write a time for a reader, in ISO 8601."""
+    """Return a time in ISO 8601 for display."""
     return moment.isoformat()
 
 
 def given(name: str, text: str, zone: tzinfo | None) -> Moment:
-    """Take a date or time that a client gave; without an offset it is by this zone's clock, or floats if that is None.
+    """Parse a date or time from a client; without an offset it is in `zone`, or floating if that is None.
 
     Raises:
-        InvalidInput: It is neither, or has an offset and is to float.
+      InvalidInput: It is invalid, or has an offset and `zone` is None.
     """
     found: Moment
     try:
@@ -221,7 +221,7 @@ def _in(moment: datetime, zone: tzinfo | None) -> datetime:
 
 
 def offset(text: str) -> tzinfo | None:
-    """Give the offset that a client gave with a time; None when there is none."""
+    """Return the offset of a time from a client; None when it has none."""
     try:
         return timestamp.read(text).tzinfo
     except ValueError:

@@ -1,7 +1,7 @@
-"""Ids: numbers of Nextcloud's apps, carried as text.
+"""Ids: numbers of Nextcloud's apps, handled as text.
 
-A JavaScript client reads a JSON number as a 64-bit float, so an id above 2^53 comes back from it as the id of
-another thing, or of none (RFC 8259 §6; `Number.MAX_SAFE_INTEGER`). So every id is text, in results and arguments.
+A JavaScript client reads a JSON number as a 64-bit float, so an id above 2^53 may come back from it as the id of
+another object, or of none (RFC 8259 §6; `Number.MAX_SAFE_INTEGER`). So every id is text, in results and arguments.
 """
 
 import re
@@ -10,15 +10,15 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-#: Enough for an unsigned number of 64 bits.
+#: Enough for an unsigned 64-bit number.
 _DIGITS: Final = re.compile(r"[0-9]{1,20}")
 _MOST: Final = 10**20
-#: Above it a float, as which JSON's 7.0 arrives, no longer tells neighbours apart.
+#: Above this, a float (JSON's 7.0 arrives as one) cannot distinguish neighbouring integers.
 _EXACT: Final = 2**53
 
 
 def _plain(value: object) -> object:
-    """Write an integer as text; what is none is left for the next check to judge."""
+    """Convert an integer to text; return other values unchanged for the next validator."""
     if isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
@@ -33,14 +33,13 @@ def _digits(value: object) -> object:
     return text.lstrip("0") or "0"
 
 
-#: The id of a note, card, row, message and so on: digits. Read from an integer too; nothing else is taken, so
-#: one can stand in a path as it is.
+#: The id of a note, card, row, message and so on: digits only, so it is safe in a path. Integers are accepted too.
 Id = Annotated[str, BeforeValidator(_digits)]
 
-#: An id that may be more than digits, such as that of an event; read from an integer too.
+#: An id that may contain more than digits, such as that of an event. Integers are accepted too.
 TextId = Annotated[str, BeforeValidator(_plain)]
 
 
 def number(id_: str) -> int:
-    """Give the number, where ids are sorted or where an app wants one in JSON."""
+    """Return the number, for sorting or for an app that needs a JSON number."""
     return int(id_)

@@ -1,4 +1,4 @@
-"""Login Flow v2: a user signs in with a browser, and we get an app password."""
+"""Login Flow v2: a user signs in with a browser, and this server receives an app password."""
 
 import logging
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 logger = logging.getLogger(__name__)
 
-# Works with and without pretty URLs.
+# This form works with and without pretty URLs.
 _START = "/index.php/login/v2"
 _POLL = "/index.php/login/v2/poll"
 
 
 @dataclass(frozen=True, slots=True)
 class StartedFlow:
-    """A flow to show to a user. Either value alone is enough to take part in it."""
+    """A started flow. Its login URL or its poll token alone is enough to take part in it."""
 
     login_url: SecretStr
     poll_token: SecretStr
@@ -28,7 +28,7 @@ class StartedFlow:
 
 @dataclass(frozen=True, slots=True)
 class GrantedFlow:
-    """What a finished flow hands out, once."""
+    """The result of a completed flow, which Nextcloud returns once."""
 
     login_name: str
     app_password: SecretStr
@@ -49,10 +49,10 @@ class _Granted(Answer):
 
 
 class LoginFlowClient:
-    """Starts flows and asks how they went, at the configured address only.
+    """Starts and polls flows, at the configured address only.
 
-    Nextcloud's answers name its own idea of its address; behind a proxy that is often wrong, and
-    following it would hand tokens to whatever an answer names.
+    Nextcloud's responses contain URLs with the host that Nextcloud assumes for itself. Behind a proxy that is often
+    wrong, and a request to such a URL would send tokens to any host that a response names.
     """
 
     def __init__(
@@ -63,15 +63,16 @@ class LoginFlowClient:
         self._public_url = public_url
 
     async def start(self) -> StartedFlow:
-        """Begin a flow; its page is on the address that browsers use.
+        """Start a flow; its login page is at the address that browsers use.
 
         Raises:
-            ServerFault: Nextcloud believes it is reached without TLS, or answered no flow.
+          ServerFault: Nextcloud assumes that it is reached without TLS, or returned no flow.
         """
         started = decoded(await self._http.request("POST", _START), TypeAdapter(_Started))
         login = urlsplit(started.login.get_secret_value())
         if self._http.base.scheme == "https" and login.scheme == "http":
-            # The browser's next pages would be plain http, and their forms blocked by Nextcloud's own policy.
+            # The following pages would use plain http, and Nextcloud's own content security policy would block their
+            # forms.
             raise errors.ServerFault(
                 "Nextcloud believes it is reached by http though it is by https, so signing in would fail. "
                 "Ask the administrator to set overwriteprotocol to 'https', and trusted_proxies, in "
@@ -84,7 +85,7 @@ class LoginFlowClient:
         return StartedFlow(login_url=SecretStr(url), poll_token=started.poll.token)
 
     def _warn_of(self, host: str) -> None:
-        """Tell the operator once that Nextcloud takes itself for another host; users are not sent there."""
+        """Log once that Nextcloud assumes another host for itself; users are not sent there."""
         if host in {self._public_url.host, self._http.base.host} | self._warned:
             return
         self._warned.add(host)
@@ -96,9 +97,9 @@ class LoginFlowClient:
         )
 
     async def poll(self, poll_token: SecretStr) -> GrantedFlow | None:
-        """Ask once whether the user has granted; None while pending, and for good after the end.
+        """Poll once; return None while the flow is pending, and forever after its end.
 
-        Nextcloud answers success a single time: store it before anything else.
+        Nextcloud returns the result a single time: store it before anything else.
         """
         try:
             response = await self._http.request(

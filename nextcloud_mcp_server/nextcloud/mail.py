@@ -1,9 +1,9 @@
-"""The Mail app (OCS): accounts, mailboxes and messages, only to read.
+"""The Mail app (OCS): accounts, mailboxes and messages, read-only.
 
-All shapes are as the controllers `AccountApi`, `MailboxesApi` and `MessageApi` of version 5.9.3 and what they
-serialize have them (`Db/Mailbox`, `Db/Message`, `Model/IMAPMessage`), and were seen so on one with an IMAP server.
-Mailboxes and messages can be listed since 5.2.0. Reading a message leaves it unread: Mail only peeks. The second
-of a message is the one in which the mail server got it, not the one its sender wrote into it.
+All models follow the controllers `AccountApi`, `MailboxesApi` and `MessageApi` of version 5.9.3 and the classes they
+serialize (`Db/Mailbox`, `Db/Message`, `Model/IMAPMessage`), and were observed with an IMAP server. Mailboxes and
+messages can be listed since 5.2.0. Reading a message does not mark it as read: Mail only peeks. The time of a message
+is the one at which the mail server received it, not the one its sender wrote.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _NOT_FETCHED: Final = (
     "Mail could not fetch this from the mail server. Try again later; if it stays, the person should look "
     "whether the account works in Mail."
 )
-#: The most that Mail gives at once.
+#: The maximum that Mail returns at once.
 MOST: Final = 100
 
 
@@ -57,7 +57,7 @@ class Alias(Answer):
 
 
 class MailAccount(Answer):
-    """An account at a mail server; another user's where it is delegated."""
+    """An account at a mail server; it belongs to another user where that user delegated it."""
 
     id: Id
     email: str
@@ -71,12 +71,12 @@ class Mailbox(Answer):
     id: Id = Field(validation_alias="databaseId")
     name: str
     unread: int | None = None
-    #: Such as "inbox" or "sent"; 0 where it is none of them.
+    #: Such as "inbox" or "sent"; 0 for other mailboxes.
     special: str | int | None = Field(default=None, validation_alias="specialRole")
 
 
 class Address(Answer):
-    """Who a message is from or to: what they call themselves, and where they are."""
+    """A sender or recipient: display name and address."""
 
     label: str | None = None
     email: str | None = None
@@ -86,7 +86,7 @@ Addresses = Annotated[list[Address], BeforeValidator(_values)]
 
 
 class Attachment(Answer):
-    """A file that came with a message."""
+    """An attachment of a message."""
 
     name: str | None = Field(default=None, validation_alias=AliasChoices("fileName", "filename"))
     mime: str | None = None
@@ -109,7 +109,7 @@ class MessageStub(Answer):
     attachments: Attachments = Field(default_factory=list[Attachment])
 
     def has(self, flag: str) -> bool:
-        """Tell whether it has a flag, such as `seen`."""
+        """Tell whether the message has a flag, such as `seen`."""
         return self.flags.get(flag) is True
 
 
@@ -123,12 +123,12 @@ class _Smime(Answer):
 
 
 class Message(MessageStub):
-    """One message. Its text is HTML: what is plain was escaped, and its addresses made links."""
+    """One message. The body is HTML; Mail escapes plain text and turns addresses into links."""
 
     cc: Addresses = Field(default_factory=list[Address])
     reply_to: Addresses = Field(default_factory=list[Address], validation_alias="replyTo")
     is_html: bool | None = Field(default=None, validation_alias="hasHtmlBody")
-    #: None where it could not be decrypted.
+    #: None where Mail could not decrypt it.
     body: str | None = None
     signature: str | None = None
     inline: Attachments = Field(default_factory=list[Attachment], validation_alias="inlineAttachments")
@@ -151,15 +151,15 @@ class MailClient:
         self._http = http
 
     async def accounts(self) -> list[MailAccount]:
-        """Fetch the accounts the user has set up in Mail, or was given."""
+        """Fetch the accounts that the user has set up in Mail, and those delegated to the user."""
         sentences = {404: _NO_ACCOUNT}
         return (await ocs.get(self._http, f"{_BASE}/account/list", _ACCOUNTS, sentences=sentences))[0]
 
     async def mailboxes(self, account_id: Id) -> list[Mailbox]:
-        """Fetch the mailboxes of an account; Mail may have to ask the mail server.
+        """Fetch the mailboxes of an account; Mail may have to query the mail server.
 
         Raises:
-            NotFound: No such account.
+          NotFound: No such account.
         """
         params = {"accountId": account_id}
         sentences = {404: _NO_ACCOUNT, 500: _NOT_FETCHED}
@@ -169,11 +169,13 @@ class MailClient:
     async def messages(
         self, mailbox_id: Id, *, limit: int, before: int | None = None, words: str = ""
     ) -> list[MessageStub]:
-        """Fetch messages sent before that second, newest first, each for itself; `words` is Mail's filter.
+        """Fetch single messages, without threads, newest first; those received before second `before`.
+
+        `words` is Mail's search filter.
 
         Raises:
-            Forbidden: No such mailbox.
-            ServerFault: It is another user's, or Mail knows nothing in it yet.
+          Forbidden: No such mailbox.
+          ServerFault: It is another user's, or Mail has not synchronized it yet.
         """
         params: dict[str, str | int] = {"limit": limit, "view": "singleton"}
         if before is not None:
@@ -195,9 +197,9 @@ class MailClient:
         phrase: str,
         others: Sequence[tuple[str, str]],
     ) -> list[MessageStub]:
-        """Fetch messages as `messages` does, with a phrase in the subject or in the text.
+        """Fetch messages as `messages` does, with a phrase in the subject or in the body.
 
-        Mail can be asked for both at once, but then finds nothing at all where no text has the phrase
+        Mail accepts both in one request, but then finds nothing at all where no body has the phrase
         (`MessageMapper::findIdsByQuery` with no uids).
         """
         found: dict[str, MessageStub] = {}
@@ -208,16 +210,16 @@ class MailClient:
         return sorted(found.values(), key=lambda one: -(one.sent_at or 0))[:limit]
 
     async def message(self, message_id: Id) -> Message:
-        """Fetch one message with its text; Mail asks the mail server for it.
+        """Fetch one message with its body, which Mail requests from the mail server.
 
         Raises:
-            NotFound: No such message.
-            ServerFault: The mail server was of no help.
+          NotFound: No such message.
+          ServerFault: The mail server failed.
         """
         sentences = {404: _NO_MESSAGE, 500: _NOT_FETCHED}
         return (await ocs.get(self._http, f"{_BASE}/message/{message_id}", _MESSAGE, sentences=sentences))[0]
 
 
 def search_words(pairs: Sequence[tuple[str, str]]) -> str:
-    """Write Mail's filter (`FilterStringParser`): all but the word before the colon is encoded."""
+    """Return Mail's search filter (`FilterStringParser`); everything after each colon is encoded."""
     return " ".join(f"{kind}:{quote(text, safe='')}" for kind, text in pairs)

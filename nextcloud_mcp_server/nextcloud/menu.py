@@ -1,8 +1,8 @@
-"""The menu of one user: the apps they can open, also those that say nothing of themselves in the capabilities.
+"""The app menu of one user, which also has apps that announce nothing in the capabilities.
 
 `GET /ocs/v2.php/core/navigation/apps` answers `[{"id": "notes", "app": "notes", "type": "link", "name": "Notes",
-"href": "/apps/notes/", …}, …]` with an etag, and 304 when asked with that (seen at 32.0.1). An app may name its
-entry as it likes, so both names count. When an app has lost its icon the whole answer is 500.
+"href": "/apps/notes/", …}, …]` with an etag, and 304 when asked with that (seen at 32.0.1). An app may give its entry
+any id, so both names count. When an app lacks its icon, the whole response is 500.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _NOT_MODIFIED = 304
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """The apps, such as "notes" or "news", and the etag with which to ask whether they are still the same."""
+    """The apps, such as "notes" or "news", and the etag for the next conditional request."""
 
     apps: frozenset[str]
     etag: str | None
@@ -39,7 +39,7 @@ class MenuClient:
         self._http = http
 
     async def changed(self, etag: str | None) -> Menu | None:
-        """Fetch the apps if they are others than those with this etag."""
+        """Fetch the apps, or None if `etag` is still current."""
         path, params = "/ocs/v2.php/core/navigation/apps", {"format": "json"}
         headers = {} if etag is None else {"If-None-Match": quote(etag)}
         response = await self._http.request("GET", path, params=params, headers=headers)

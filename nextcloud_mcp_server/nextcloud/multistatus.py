@@ -1,8 +1,8 @@
-"""Reads DAV multistatus answers as they arrive, in bounded memory.
+"""Parses DAV multistatus responses as they arrive, in bounded memory.
 
-The parser's tree is emptied after every piece, so it never holds more than a few responses. Document types are
-refused, so there are no entities to expand and nothing to load; a response that does not end is
-given up, whether it goes on in depth, in width, in a text or in a tag.
+The parser's tree is emptied after every piece, so it never holds more than a few `response` elements. Document types
+are refused, so there are no entities to expand and nothing to load. A `response` element that does not end within the
+limit is refused, whether it grows in depth, in width, in a text or in a tag.
 """
 
 import re
@@ -14,10 +14,10 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
 
 MAX_BYTES: Final = 33_554_432
-#: The most bytes without the end of a response; a file shared with a thousand users takes a third.
+#: The maximum bytes of one `response` element; a file shared with a thousand users takes a third of this.
 MAX_RESPONSE_BYTES: Final = 262_144
 _SLICE: Final = 65_536
-#: What is kept of the end of an answer, to find an error that was written behind it.
+#: How much of the end of the document is kept, to find an error document that follows it.
 _TAIL_BYTES: Final = 4_096
 
 _MULTISTATUS: Final = dav.name("d:multistatus")
@@ -27,9 +27,9 @@ _PROPSTAT: Final = dav.name("d:propstat")
 _PROP: Final = dav.name("d:prop")
 _STATUS: Final = dav.name("d:status")
 _FORBIDDEN: Final = re.compile(r" 40[13]\b")
-#: What keeps properties back that may be there (RFC 4918 §9.1.2).
+#: Statuses of properties that may exist but are not shown (RFC 4918 §9.1.2).
 _REFUSED: Final = re.compile(r" (?:40[13]|4(?:23|29)|5\d\d)\b")
-#: What a propstat holds at least.
+#: The minimum number of elements in a propstat.
 _PROP_AND_STATUS: Final = 2
 
 
@@ -82,7 +82,7 @@ class _Lxml(Protocol):
 
 @cache
 def _etree() -> _Lxml:
-    """Load the parser, which is large and not needed at start; it comes without types, so see above."""
+    """Load the parser, which is large and not needed at start; it has no types, hence the Protocols above."""
     from lxml import (  # noqa: PLC0415 - see above  # pyright: ignore[reportMissingTypeStubs]
         etree,  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
     )
@@ -91,16 +91,16 @@ def _etree() -> _Lxml:
 
 
 class DavResponse(NamedTuple):
-    """One `response` of a multistatus: where, and the properties that were found, by their full names."""
+    """One `response` of a multistatus: its href, and the properties found, by their full names."""
 
     href: str
     texts: dict[str, str]
     inner: dict[str, list[tuple[str, str]]]
-    #: The status line of properties that were all refused, as `HTTP/1.1 403 Forbidden`.
+    #: The status line, such as `HTTP/1.1 403 Forbidden`, where all properties were refused.
     refusal: str = ""
 
     def text(self, qualified: str) -> str:
-        """Give a property's text, empty when the server does not have it."""
+        """Return the text of a property, "" where the server does not have it."""
         return self.texts.get(dav.name(qualified), "")
 
     def has_inner(self, qualified: str, inner: str) -> bool:
@@ -109,34 +109,34 @@ class DavResponse(NamedTuple):
         return any(tag == wanted for tag, _ in self.inner.get(dav.name(qualified), ()))
 
     def inner_texts(self, qualified: str, inner: str) -> list[str]:
-        """List the texts of one kind of element inside a property."""
+        """Return the texts of all elements of one kind inside a property."""
         wanted = dav.name(inner)
         return [text for tag, text in self.inner.get(dav.name(qualified), ()) if tag == wanted]
 
 
-#: Finds the refusal at the end of an answer that is no valid XML; None when there is none.
+#: Returns the error at the end of a response that is not valid XML; None without one.
 Refused = Callable[[bytes], errors.NextcloudError | None]
 
 
 def _nothing(_: bytes) -> None:
-    """Find no refusal."""
+    """Return no error."""
 
 
 async def read(  # noqa: C901 - one loop, and what may end it
     chunks: AsyncIterable[bytes], *, longest: int = MAX_RESPONSE_BYTES, refused: Refused = _nothing
 ) -> AsyncGenerator[list[DavResponse]]:
-    """Give the responses of a multistatus some at a time while its bytes arrive.
+    """Yield the `response` elements of a multistatus in batches while its bytes arrive.
 
-    `longest` is the most bytes without the end of a response. A server that streams its answer sends the
-    status 207 before it knows whether the thing is there, and then writes the error as a second document
-    behind the first (nextcloud/server#63415); `refused` reads it.
+    `longest` is the maximum bytes of one element. A server that streams its response sends the status 207 before it
+    knows whether the resource exists, and then writes the error as a second document after the first
+    (nextcloud/server#63415); `refused` parses that.
 
     Raises:
-        NextcloudError: What `refused` finds.
-        ServerFault: It is not XML, ends early, or holds a document type.
-        NotNextcloud: It is XML of another kind.
-        Forbidden: It lists something, and tells no property of any of it.
-        TooLarge: It, or one response of it, is larger than any honest one.
+      NextcloudError: What `refused` returns.
+      ServerFault: It is not XML, ends early, or has a document type.
+      NotNextcloud: It is XML of another kind.
+      Forbidden: It lists resources, and all properties of all of them are refused.
+      TooLarge: The response, or one of its elements, exceeds the limit.
     """
     growing: _Growing | None = None
     beginning = tail = b""
@@ -172,21 +172,21 @@ async def read(  # noqa: C901 - one loop, and what may end it
 
 
 class _Told:
-    """Whether anything at all was told: a list of things that are all refused must not look empty."""
+    """Checks that some property was readable: a list of refused resources must not look empty."""
 
     def __init__(self) -> None:
         self._silent = True
         self._refusal = ""
 
     def hear(self, responses: list[DavResponse]) -> list[DavResponse]:
-        """Look at responses as they come, and hand them on."""
+        """Record responses as they arrive and return them."""
         if self._silent and responses:
             self._silent = all(each.refusal for each in responses)
             self._refusal = responses[-1].refusal
         return responses
 
     def refuse_silence(self) -> None:
-        """Raise when every response was refused."""
+        """Raise Forbidden when every response was refused."""
         if self._silent and self._refusal:
             if _FORBIDDEN.search(self._refusal):
                 raise errors.Forbidden(
@@ -196,7 +196,7 @@ class _Told:
 
 
 async def _end(chunks: AsyncIterable[bytes], tail: bytes) -> bytes:
-    """Read what follows where the parser gave up, which may be the beginning of a second document."""
+    """Read what follows the point where the parser failed, possibly a second document."""
     rest = 0
     async for received in chunks:
         tail, rest = (tail + received)[-_TAIL_BYTES:], rest + len(received)
@@ -206,7 +206,7 @@ async def _end(chunks: AsyncIterable[bytes], tail: bytes) -> bytes:
 
 
 def _whole(document: bytes) -> list[DavResponse]:
-    """Read a short answer at once, which costs a third less."""
+    """Parse a short document at once, which takes a third less time."""
     etree = _etree()
     root = etree.fromstring(document, etree.XMLParser(**_HARDENED))
     _check_root(root)
@@ -214,10 +214,10 @@ def _whole(document: bytes) -> list[DavResponse]:
 
 
 class _Growing:
-    """The document while it grows: what is complete is taken out of it after every piece.
+    """The document while it grows; completed elements are removed after every piece.
 
-    The parser reports the start of the root and nothing else, because each event costs as much as
-    the parsing of an element. An element is complete once the next one has begun.
+    The parser reports only the start of the root, because each event costs as much as parsing an element. An element
+    is complete once the next one has begun.
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ class _Growing:
         self._root: _Element | None = None
 
     def feed(self, piece: bytes) -> list[DavResponse]:
-        """Read on, and take the responses that are complete."""
+        """Parse a piece and return the completed responses."""
         self._parser.feed(piece)
         for _, element in self._parser.read_events():
             if self._root is None:
@@ -234,14 +234,14 @@ class _Growing:
         return [] if self._root is None else _taken(self._root, slice(None, -1))
 
     def close(self) -> list[DavResponse]:
-        """Check that the document ended, and take what is left."""
+        """Check that the document ended, and return the remaining responses."""
         root = self._parser.close()
         _check_root(root)
         return _taken(root, slice(None))
 
 
 def _taken(root: _Element, part: slice) -> list[DavResponse]:
-    """Read these children and free them, with anything foreign among them."""
+    """Parse these children and free them, including elements of other kinds between them."""
     responses = [_response(child) for child in root[part] if child.tag == _RESPONSE]
     del root[part]
     return responses
@@ -261,11 +261,11 @@ def _response(element: _Element) -> DavResponse:
     for child in element:
         if parts := child[:]:
             for each in _found(child, parts):
-                # A text is exact: a name may begin or end with a space. White space around elements is none.
+                # A text is exact: a name may begin or end with a space. White space between elements is ignored.
                 if (text := each.text) and not text.isspace():
                     texts[each.tag] = text
                 elif len(each):
-                    # `<cal:comp name="VTODO"/>` says what it has to say in its name (RFC 4791 §5.2.3).
+                    # `<cal:comp name="VTODO"/>` has its content in the attribute (RFC 4791 §5.2.3).
                     inner[each.tag] = [
                         (inside.tag, inside.text or inside.get("name") or "")
                         for inside in each.iterdescendants()
@@ -278,7 +278,7 @@ def _response(element: _Element) -> DavResponse:
 
 
 def _refusal(response: _Element) -> str:
-    """Give the status of properties that were all refused; those that are not there (404) are no refusal."""
+    """Return the status of properties that were all refused; 404 is not a refusal."""
     lines = [
         part.text or ""
         for propstat in response
@@ -291,9 +291,9 @@ def _refusal(response: _Element) -> str:
 
 
 def _found(propstat: _Element, parts: list[_Element]) -> Iterable[_Element]:
-    """Give the properties that the server has; the others come with another status."""
+    """Return the properties that the server has; the others have another status."""
     if len(parts) == _PROP_AND_STATUS and (status := parts[1].text or "").startswith("HTTP/"):
-        # As Nextcloud writes it (RFC 4918 §14.22): a long list is spared asking thousands of elements what they are.
+        # In Nextcloud's order (RFC 4918 §14.22); checking the tags of thousands of elements would slow a long list.
         return parts[0] if " 200" in status else ()
     prop: Iterable[_Element] = ()
     for part in parts if propstat.tag == _PROPSTAT else ():

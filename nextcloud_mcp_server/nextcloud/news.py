@@ -1,8 +1,8 @@
 """The News app (API 1.3): feeds, folders and articles.
 
-All shapes are as `docs/development/api/api-v1-3.md` and the controllers, mappers and `toAPI` of version 28.7.0
-have them, and were seen so on one whose feeds were put into its tables. Articles are given newest first by their
-ids, always with their bodies; there is no way to ask for one alone, so the one before the next id is asked for.
+All models follow `docs/development/api/api-v1-3.md` and the controllers, mappers and `toAPI` of version 28.7.0, and
+were observed on a server whose feeds had been inserted into its tables. Articles are returned newest first by their
+ids, always with their bodies. No route returns a single article, so the one before the next id is requested.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ _NO_ARTICLE: Final = (
 )
 _SENTENCES: Final = {404: _NO_ARTICLE}
 
-#: What a list is of, as `ListType` numbers it.
+#: The kinds of lists, in the numbers of `ListType`.
 _FEED, _FOLDER, _STARRED, _ALL = range(4)
 
-#: What a feed in no folder names as its folder.
+#: The folder id of a feed without a folder.
 NO_FOLDER: Final = "0"
 
 Mark = Literal["read", "unread", "star", "unstar"]
@@ -39,7 +39,7 @@ class Folder(Answer):
 
 
 class Feed(Answer):
-    """A feed the user follows."""
+    """A feed that the user follows."""
 
     id: Id
     title: str | None = None
@@ -50,14 +50,14 @@ class Feed(Answer):
 
 
 class Feeds(Answer):
-    """All feeds, and how many articles have a star."""
+    """All feeds, and the number of starred articles."""
 
     feeds: list[Feed]
     starred: int | None = Field(default=None, validation_alias="starredCount")
 
 
 class Article(Answer):
-    """One article; the title, the author and the addresses are as the feed has them."""
+    """One article; title, author and URLs are as the feed wrote them."""
 
     id: Id
     feed_id: Id = Field(validation_alias="feedId")
@@ -108,9 +108,9 @@ class NewsClient:
         starred: bool = False,
         unread: bool = False,
     ) -> list[Article]:
-        """Fetch articles with ids below `before`, highest first; of one feed, of one folder, or with a star.
+        """Fetch articles with ids below `before`, highest first; of one feed or folder, or starred ones.
 
-        News refuses to look for those that have a star and are unread.
+        News does not support `starred` together with `unread`.
         """
         kind, of = _ALL, "0"
         if feed_id is not None:
@@ -141,10 +141,10 @@ class NewsClient:
         return found[0]
 
     async def mark(self, article_ids: Sequence[Id], mark: Mark) -> None:
-        """Mark articles. Of several, those that are not there are passed over without a word.
+        """Mark articles. Among several, News ignores missing ones.
 
         Raises:
-            NotFound: There was only one, and it is not there.
+          NotFound: The only article does not exist.
         """
         if len(article_ids) == 1:
             await self._http.request("POST", f"{_BASE}/items/{article_ids[0]}/{mark}", sentences=_SENTENCES)

@@ -1,4 +1,4 @@
-"""A note, as the Notes app answers it."""
+"""A note as the Notes app returns it."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id
 
 
 class Note(Answer):
-    """One note. `content` is None where it was not asked for; `path` is from the home folder on."""
+    """One note. `content` is None where it was not requested; `path` is relative to the home folder."""
 
     id: Id
     title: str
@@ -27,20 +27,20 @@ class Note(Answer):
 
     @property
     def is_internal(self) -> bool:
-        """Tell whether it lies in a folder that an app keeps for itself, such as `.attachments.7`.
+        """Tell whether the note is in a folder that an app uses internally, such as `.attachments.7`.
 
-        Up to version 6.0.1 the app lists what looks like a note in there, with that folder as its category
-        (`NotesService::gatherNoteFiles`; 6.0.2 leaves it out).
+        Up to version 6.0.1 the app lists files there that look like notes, with that folder as category
+        (`NotesService::gatherNoteFiles`; 6.0.2 leaves them out).
         """
         return any(part.startswith(".") for part in self.category.split("/"))
 
     @property
     def text(self) -> str:
-        """The content, where it must be there.
+        """Return the content, where it was requested.
 
         Raises:
-            Locked: Nextcloud put an error message in its place, because someone is writing.
-            ServerFault: It did so for another reason.
+          Locked: Nextcloud returned an error message as content, because the note is being written.
+          ServerFault: It did so for another reason.
         """
         if self.error and "LockedException" in self.error_type:
             raise errors.Locked(

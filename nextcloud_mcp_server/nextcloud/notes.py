@@ -19,7 +19,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.note import Note
 from nextcloud_mcp_server.nextcloud.note_texts import KeptNotes, SearchedNote
 
-# With /index.php/, which works whether or not the web server has pretty URLs.
+# `/index.php/` works with and without pretty URLs.
 _BASE = "/index.php/apps/notes/api/v1/notes"
 _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
@@ -27,11 +27,11 @@ _LIST_CHUNK = 2000
 _READ_CHUNK = 500
 _MANY = 10
 _CHANGE_ATTEMPTS = 6
-#: What a lock that stays costs of them.
+#: How many attempts a persistent lock uses up.
 _LOCK_ATTEMPTS = 2
-#: Notes a search looks at; what is beyond is said.
+#: The maximum number of notes that a search reads; the result says if there are more.
 MOST_SEARCHED: Final = 5000
-#: Several servers behind one address may not agree on the second.
+#: The clocks of several servers behind one address may differ by this.
 _CLOCK_SECONDS: Final = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
@@ -43,7 +43,7 @@ _SENTENCES = {404: _NO_NOTE}
 
 
 class _BareId(Answer):
-    # With anything beside its id it is a note, and one that cannot be read is no reason to leave it out.
+    # An element with further fields is a note; a malformed note must raise, not be left out.
     model_config = ConfigDict(extra="forbid")
 
     id: Id
@@ -51,7 +51,7 @@ class _BareId(Answer):
 
 @dataclass(frozen=True, slots=True)
 class NotePage:
-    """Part of a list. `cursor` is None at the end; `pending` counts what is beyond this part."""
+    """Part of a list. `cursor` is None at the end; `pending` counts the notes after this part."""
 
     notes: list[Note]
     cursor: str | None
@@ -61,7 +61,7 @@ class NotePage:
 
 @dataclass(frozen=True, slots=True)
 class NoteList:
-    """All notes, and the etag with which to ask whether they are still the same."""
+    """All notes, and the etag for the next conditional request."""
 
     notes: list[Note]
     etag: str | None
@@ -69,7 +69,7 @@ class NoteList:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Notes with their texts; `complete` says whether these are all."""
+    """Notes with their texts; `complete` tells whether these are all."""
 
     notes: list[SearchedNote]
     complete: bool
@@ -77,14 +77,14 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that belongs to a note."""
+    """A file that a note contains."""
 
     media_type: str
     data: bytes
 
 
 _NOTE = TypeAdapter(Note)
-# The last chunk of a list names every earlier note by its bare id.
+# The last chunk of a list has every earlier note as a bare id.
 _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 
 
@@ -98,10 +98,10 @@ class NotesClient:
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
     ) -> NotePage:
-        """Fetch up to `size` notes; an empty category means those without one.
+        """Fetch up to `size` notes; category "" means notes without one.
 
         Raises:
-            ServerFault: The next part would be this one again, so the list would never end.
+          ServerFault: The cursor of the next part is the same, so the list would never end.
         """
         found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
         return replace(found, notes=_visible(found.notes))
@@ -131,7 +131,7 @@ class NotesClient:
         )
 
     async def list_all(self) -> AsyncGenerator[Note]:
-        """Fetch every note without its text: one request for each 2,000."""
+        """Fetch every note without its text: one request per 2,000."""
         cursor = None
         while True:
             page = await self.page(size=_LIST_CHUNK, cursor=cursor)
@@ -142,7 +142,7 @@ class NotesClient:
                 return
 
     async def changed(self, etag: str | None) -> NoteList | None:
-        """Fetch every note without its text in one request, if they are others than with this etag."""
+        """Fetch every note without its text in one request, or None if `etag` is still current."""
         response = await self._http.request(
             "GET",
             _BASE,
@@ -154,7 +154,7 @@ class NotesClient:
         return NoteList(_visible(_notes(decoded(response, _NOTES))), of(response.headers))
 
     async def texts(self) -> Texts:
-        """Fetch notes with their texts, for a search: at first as `_read_pages` does, later what has changed."""
+        """Fetch notes with texts, for a search: all on the first call (`_read_pages`), changed ones later."""
         kept = None if self._texts is None else self._texts.take()
         kept = None if kept is None else await self._renewed(kept)
         if kept is None:
@@ -168,7 +168,7 @@ class NotesClient:
         listed_at = None
         complete = True
         async for page in self._read_pages():
-            # The later chunks repeat when the first was asked for; what changes meanwhile comes once more.
+            # Later chunks repeat the time of the first request; notes changed meanwhile are returned again.
             listed_at = listed_at or page.listed_at
             notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)])
             if len(notes) == MOST_SEARCHED:
@@ -180,10 +180,10 @@ class NotesClient:
         return Texts(_without_internal(kept), complete=complete)
 
     async def _renewed(self, kept: KeptNotes) -> KeptNotes | None:
-        """Ask in one request what has changed since; None where everything has to be read anew.
+        """Fetch in one request what has changed; None where everything must be read again.
 
-        This is how the app's own clients follow it: notes whose etag is older come as a bare id
-        (`pruneBefore`, docs/api/v1.md), all others whole, and what is deleted not at all.
+        The app's own clients do the same: unchanged notes are returned as bare ids (`pruneBefore`, docs/api/v1.md),
+        all others completely, and deleted ones not at all.
         """
         asked = {"pruneBefore": kept.listed_at - _CLOCK_SECONDS}
         try:
@@ -192,7 +192,7 @@ class NotesClient:
             return None
         listed_at = _listed_at(response)
         if listed_at is None or listed_at < kept.listed_at:
-            # The clock was set back, so what has changed since looks older than it is.
+            # Nextcloud's clock was set back, so recent changes look older than they are.
             return None
         listed = decoded(response, _NOTES)
         new = {one.note.id: one for one in await _prepared(_notes(listed))}
@@ -205,7 +205,7 @@ class NotesClient:
         return KeptNotes.of(notes, listed_at)
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
-        """Fetch every note with its text: one request for each 500, more where they are long."""
+        """Fetch every note with its text: one request per 500, more for long notes."""
         size, cursor = _READ_CHUNK, None
         while True:
             try:
@@ -224,12 +224,12 @@ class NotesClient:
         """Fetch one note.
 
         Raises:
-            NotFound: No such note, or it belongs to someone else.
+          NotFound: No such note, or it belongs to another user.
         """
         return decoded(await self._http.request("GET", f"{_BASE}/{note_id}", sentences=_SENTENCES), _NOTE)
 
     async def create(self, *, title: str, content: str, category: str, favorite: bool) -> Note:
-        """Make a note; Nextcloud may store another title or category, so read the answer."""
+        """Create a note; Nextcloud may store another title or category, so use the result."""
         body = {"title": shortened(title), "content": content, "category": category, "favorite": favorite}
         return decoded(await self._http.request("POST", _BASE, json=body), _NOTE)
 
@@ -243,11 +243,11 @@ class NotesClient:
         category: str | None = None,
         favorite: bool | None = None,
     ) -> Note:
-        """Change the fields that are given; one request more where Nextcloud's refusal needs explaining.
+        """Set the given fields; sends a second request where an error needs a reason.
 
         Raises:
-            EtagMismatch: It was changed since; nothing was written.
-            Forbidden: It is shared read-only.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          Forbidden: It is shared read-only.
         """
         given = {
             "title": None if title is None else shortened(title),
@@ -264,7 +264,7 @@ class NotesClient:
                 sentences={**_SENTENCES, 403: _READ_ONLY},
             )
         except errors.ServerFault:
-            # A note on a federated read-only share answers 500 instead of 403.
+            # For a note on a federated read-only share Nextcloud answers 500 instead of 403.
             if (await self.get(note_id)).readonly:
                 raise errors.Forbidden(_READ_ONLY) from None
             raise
@@ -273,15 +273,15 @@ class NotesClient:
     async def change(
         self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
     ) -> tuple[Note, Note]:
-        """Read a note, edit its text and write it back; answer it before and after. Two requests or more.
+        """Fetch a note, edit its text and write it; return the note before and after. Two or more requests.
 
-        Without `if_match` the edit is made anew on what someone else wrote in between, or is writing.
+        Without `if_match` the edit is repeated on the new text when another user changed or is changing the note.
 
         Raises:
-            EtagMismatch: It is not what `if_match` names, or was changed again and again.
-            Forbidden: It is shared read-only.
-            Locked: Someone is writing it.
-            ServerFault: Nextcloud named no version of it.
+          EtagMismatch: Its etag is not `if_match`, or it was changed again and again.
+          Forbidden: It is shared read-only.
+          Locked: Another writer has locked it.
+          ServerFault: Nextcloud sent no etag.
         """
         attempts = 1 if if_match is not None else _CHANGE_ATTEMPTS
         while True:
@@ -299,7 +299,8 @@ class NotesClient:
                 if not attempts:
                     raise
             except errors.Locked:
-                # Nothing was written, though it was tried for seconds; what is under way may be the next text to edit.
+                # Nothing was written after seconds of attempts; the writer that holds the lock may produce the next
+                # text to edit.
                 attempts -= _LOCK_ATTEMPTS
                 if attempts <= 0:
                     raise
@@ -308,15 +309,15 @@ class NotesClient:
         """Move a note to the trash.
 
         Raises:
-            NotFound: No such note, or it belongs to someone else.
+          NotFound: No such note, or it belongs to another user.
         """
         await self._http.request("DELETE", f"{_BASE}/{note_id}", sentences={**_SENTENCES, 403: _READ_ONLY})
 
     async def attachment(self, note_id: Id, path: str) -> Attachment:
-        """Fetch a file that a note shows, by the path its text holds.
+        """Fetch a file that a note contains, by the path in its text.
 
         Raises:
-            NotFound: The note has no such file.
+          NotFound: The note has no such file.
         """
         response = await self._http.request(
             "GET",
@@ -328,7 +329,7 @@ class NotesClient:
                 404: "The note has no such attachment. Use the path exactly as the note's text has it.",
             },
         )
-        # Notes gives a page as plain text, so this is none of its own (`getSecureMimeType`).
+        # Notes returns HTML attachments as plain text, so this page is not from Notes (`getSecureMimeType`).
         if sign_in_page.is_possible(response):
             raise sign_in_page.not_content(path)
         media_type = (
@@ -342,14 +343,14 @@ def _notes(listed: list[Note | _BareId]) -> list[Note]:
 
 
 async def _prepared(notes: list[Note]) -> list[SearchedNote]:
-    """Prepare notes to be searched, in a thread where they are many: their texts may be long."""
+    """Prepare notes for search; many of them in a thread, because their texts may be long."""
     if len(notes) < _MANY:
         return [SearchedNote.of(one) for one in notes]
     return await to_thread.run_sync(lambda: [SearchedNote.of(one) for one in notes])
 
 
 def _visible(notes: list[Note]) -> list[Note]:
-    """Leave out what an app keeps for itself."""
+    """Leave out notes in folders that apps use internally."""
     return [one for one in notes if not one.is_internal]
 
 
@@ -358,7 +359,7 @@ def _without_internal(kept: KeptNotes) -> list[SearchedNote]:
 
 
 def _listed_at(response: httpx2.Response) -> int | None:
-    """Read by Nextcloud's clock when a list was asked for, or its first chunk."""
+    """Return when a list, or its first chunk, was requested, by Nextcloud's clock."""
     try:
         return int(parsedate_to_datetime(response.headers["Last-Modified"]).timestamp())
     except (KeyError, ValueError):
@@ -366,8 +367,8 @@ def _listed_at(response: httpx2.Response) -> int | None:
 
 
 def shortened(title: str) -> str:
-    """Cut a title to what file systems hold, at a character's boundary.
+    """Cut a title to the length that file systems allow, at a character boundary.
 
-    Nextcloud counts characters; 100 Chinese ones are 300 bytes, and renaming to that fails with 500.
+    Nextcloud counts characters, but 100 Chinese ones are 300 bytes, and renaming to that fails with 500.
     """
     return title.encode()[:_MAX_TITLE_BYTES].decode(errors="ignore").rstrip()

@@ -1,12 +1,12 @@
-"""Nextcloud's own app `oauth2`, which every Nextcloud has: a code, tokens, and a refresh that rotates.
+"""Nextcloud's own app `oauth2`, part of every Nextcloud: codes, tokens, and rotating refresh tokens.
 
     POST /index.php/apps/oauth2/api/v1/token
     200 {"access_token", "token_type", "expires_in": 3600, "refresh_token", "user_id"}
-    400 {"error": "invalid_request"}    the code or refresh token is not known (any more)
-    400 {"error": "invalid_client"}     it is known, but we are not who it was made for
-    429 (a page)                        ten failures came from our address
+    400 {"error": "invalid_request"}    the code or refresh token is unknown or used
+    400 {"error": "invalid_client"}     it belongs to another client
+    429 (a page)                        there were ten failures from this server's address
 
-It knows neither PKCE nor scopes, and sends the browser to the registered address only
+It supports neither PKCE nor scopes, and redirects the browser to the registered address only
 (apps/oauth2/lib/Controller/OauthApiController.php).
 """
 
@@ -25,19 +25,19 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _CAPABILITIES = "/ocs/v2.php/cloud/capabilities"
-#: `ClientFlowLoginController` makes 128 letters and digits, in every version so far.
+#: `ClientFlowLoginController` generates 128 letters and digits, in every version so far.
 _CODE = re.compile(r"[A-Za-z0-9]{64,512}")
 _AUTHORIZE = "/index.php/apps/oauth2/authorize"
 _TOKEN = "/index.php/apps/oauth2/api/v1/token"  # noqa: S105 - a path
 _MAX_BYTES = 65_536
 _REFUSALS = frozenset({400, 401})
 
-#: Nextcloud slows failures down by up to 25 s before it answers; what takes longer is lost.
+#: Nextcloud delays the response to a failure by up to 25 s; a response after that is lost.
 SECONDS = 25.0
 
 
 class TokenAnswer(Answer):
-    """What the token endpoint answers."""
+    """The response of the token endpoint."""
 
     access_token: SecretStr = Field(min_length=1)
     refresh_token: SecretStr | None = Field(default=None, min_length=1)
@@ -46,26 +46,26 @@ class TokenAnswer(Answer):
 
 
 class OAuth2Client:
-    """Asks for tokens at the configured address, and sends browsers to the public one."""
+    """Requests tokens at the configured address; builds URLs for browsers at the public one."""
 
     def __init__(self, http: NextcloudHttp, *, public_url: NextcloudUrl) -> None:
         self._http = http
         self._public_url = public_url
 
     def authorize_url(self, *, client_id: str, state: str) -> str:
-        """Make the address at which a user confirms; Nextcloud itself knows where to send them after."""
+        """Return the URL at which a user confirms; the redirect URI is registered at Nextcloud."""
         query = urlencode({"client_id": client_id, "response_type": "code", "state": state})
         return f"{self._public_url}{_AUTHORIZE}?{query}"
 
     async def exchange_code(
         self, *, client_id: str, client_secret: SecretStr, code: SecretStr
     ) -> TokenAnswer:
-        """Exchange a code.
+        """Exchange an authorization code for tokens.
 
         Raises:
-            GrantRefused: It is wrong, used or too old.
-            MalformedCode: It is none of Nextcloud's; nothing was sent.
-            Throttled: Too many failures came from our address.
+          GrantRefused: The code is wrong, used or expired.
+          MalformedCode: It cannot be from Nextcloud; no request was sent.
+          Throttled: Too many failures from this server's address.
         """
         form = {"grant_type": "authorization_code", "code": code.get_secret_value()}
         refused = errors.GrantRefused(
@@ -77,9 +77,9 @@ class OAuth2Client:
         return await self._token(form, client_id, client_secret, refused)
 
     async def is_allow_listed(self) -> bool:
-        """Ask whether our address is on Nextcloud's allow list, so that it counts no failures of ours.
+        """Tell whether this server's address is on Nextcloud's allow list, so that failures do not count.
 
-        Asked without a login, as any visitor may. Where it cannot be asked, or does not say, the answer is no.
+        Sent without credentials, as any visitor may. False where the request fails or the answer is unclear.
         """
         try:
             response = await self._http.request("GET", _CAPABILITIES, params={"format": "json"})
@@ -91,11 +91,11 @@ class OAuth2Client:
     async def refresh(
         self, *, client_id: str, client_secret: SecretStr, refresh_token: SecretStr
     ) -> TokenAnswer:
-        """Exchange a refresh token for the next pair; the old one is dead at that moment.
+        """Exchange a refresh token for a new pair; the old one becomes invalid at once.
 
         Raises:
-            GrantDead: It is not known, or not any more.
-            Throttled: Too many failures came from our address.
+          GrantDead: The refresh token is unknown or used.
+          Throttled: Too many failures from this server's address.
         """
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token.get_secret_value()}
         dead = errors.GrantDead("Nextcloud no longer accepts the access given earlier.")
@@ -108,7 +108,7 @@ class OAuth2Client:
         client_secret: SecretStr,
         refused: errors.NextcloudError,
     ) -> TokenAnswer:
-        # In the body and not as Basic authentication, which Nextcloud would try as a user's login.
+        # In the body and not as Basic authentication, which Nextcloud would take for a user's login.
         body = {**form, "client_id": client_id, "client_secret": client_secret.get_secret_value()}
         response = await self._http.request(
             "POST",
@@ -134,7 +134,7 @@ def _refusal(response: httpx2.Response, refused: errors.NextcloudError) -> error
                 "NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET."
             )
         case _:
-            # Such as a host that Nextcloud does not know: nothing that is about these tokens.
+            # Such as for a host that Nextcloud does not trust: an error that is not about these tokens.
             return error_mapping.from_response(response, {})
 
 

@@ -1,8 +1,8 @@
-"""The administrator's side of the core app `oauth2`, and what its security page says of us.
+"""The administration of the core app `oauth2`, and Nextcloud's security settings page.
 
-There is no API to list clients, so they are read from the page that an administrator looks at
-(`apps/oauth2/lib/Settings/Admin.php`); the same page tells under which address we are seen
-(`bruteforcesettings`). Both are read with care: a page may change with any version.
+There is no API to list clients, so they are read from the administrator's page
+(`apps/oauth2/lib/Settings/Admin.php`). The same page shows the address that Nextcloud sees for this server
+(`bruteforcesettings`). Both values may be missing: the page may change with any version.
 """
 
 import base64
@@ -39,12 +39,12 @@ _NOT_ALLOWED = {
     403: "Nextcloud does not let this account change its allow list.",
     404: "Nextcloud's app “Brute-force settings” is not there, or switched off.",
 }
-#: Sent by `PasswordConfirmationMiddleware`; from 34 on no app password passes it (nextcloud/server#61646).
+#: Sent by `PasswordConfirmationMiddleware`; since 34 it rejects app passwords (nextcloud/server#61646).
 _NOT_CONFIRMED = "X-NC-Auth-NotConfirmed"
 
 
 class RegisteredClient(Answer):
-    """A client as the page lists it; its secret is nowhere any more."""
+    """A client in the list of the page; its secret can no longer be read."""
 
     id: int
     name: str
@@ -52,7 +52,7 @@ class RegisteredClient(Answer):
 
 
 class MadeClient(Answer):
-    """A new client. This is the only time that its secret is told."""
+    """A new client. Only this response has its secret."""
 
     client_id: str = Field(validation_alias="clientId", min_length=1)
     client_secret: SecretStr = Field(validation_alias="clientSecret", min_length=1)
@@ -61,7 +61,7 @@ class MadeClient(Answer):
 
 @dataclass(frozen=True, slots=True)
 class SecurityPage:
-    """What the page told; None for what it did not."""
+    """The values on the page; None for missing ones."""
 
     clients: tuple[RegisteredClient, ...] | None
     our_address: str | None
@@ -73,7 +73,7 @@ _LISTED = TypeAdapter(bool)
 
 
 class OAuth2Admin:
-    """Registers a client in the name of an administrator."""
+    """Registers a client on behalf of an administrator."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class OAuth2Admin:
         self._http = NextcloudHttp(pool, url, credential=credential, uid=uid, public_url=public_url)
 
     async def look(self) -> SecurityPage:
-        """Read the page on security.
+        """Fetch the security page.
 
         Raises:
-            Forbidden: The account is no administrator's.
-            NextcloudError: Trouble on the way.
+          Forbidden: The account is not an administrator.
+          NextcloudError: The request failed.
         """
         response = await self._http.request(
             "GET", _SECURITY_PAGE, headers={"Accept": "text/html"}, sentences=_REFUSED
@@ -104,11 +104,11 @@ class OAuth2Admin:
         )
 
     async def register(self, *, name: str, redirect_uri: str) -> MadeClient:
-        """Make a client.
+        """Register a client.
 
         Raises:
-            Forbidden: The account is no administrator's, or this was an app password, which 34 and newer refuse here.
-            NotFound: The app is switched off.
+          Forbidden: The account is not an administrator, or used an app password, which 34 and newer reject here.
+          NotFound: The app is disabled.
         """
         response = await self._http.request(
             "POST",
@@ -127,12 +127,12 @@ class OAuth2Admin:
         return decoded(response, TypeAdapter(MadeClient))
 
     async def allow_address(self, address: str) -> None:
-        """Put one address on the allow list; one that is there already stays there once or more.
+        """Add one address to Nextcloud's allow list; an address that is on it already may be added twice.
 
         Raises:
-            Forbidden: The account is no administrator's.
-            NotFound: The app “Brute-force settings” is not there, or switched off.
-            NextcloudError: Trouble on the way.
+          Forbidden: The account is not an administrator.
+          NotFound: The app “Brute-force settings” is missing or disabled.
+          NextcloudError: The request failed.
         """
         mask = ip_address(address).max_prefixlen
         await self._http.request(
@@ -141,9 +141,9 @@ class OAuth2Admin:
 
 
 def allow_by_hand(address: str) -> str:
-    """Write the command that puts one address on Nextcloud's allow list.
+    """Return the command that adds one address to Nextcloud's allow list.
 
-    Its key is made from the address, so that it replaces no entry of another one, and the command may be repeated.
+    Its key is derived from the address, so that it replaces no other entry and the command may be repeated.
     """
     number = zlib.crc32(ip_address(address).packed)
     network = f"{address}/{ip_address(address).max_prefixlen}"
@@ -151,7 +151,7 @@ def allow_by_hand(address: str) -> str:
 
 
 def by_hand(name: str, redirect_uri: str) -> str:
-    """Say how an administrator registers a client without us, and what to do with it then."""
+    """Return instructions with which an administrator registers a client manually."""
     return (
         f"have an administrator run 'occ oauth2:add-client {shlex.quote(name)} {redirect_uri}' on Nextcloud's machine, "
         f"or add a client “{name}” with the redirect URI {redirect_uri} under Administration settings → Security → "
@@ -163,14 +163,13 @@ def by_hand(name: str, redirect_uri: str) -> str:
 async def registered_redirect(
     pool: httpx2.AsyncClient, url: NextcloudUrl, client_id: str, *, public_url: NextcloudUrl | None = None
 ) -> str | None:
-    """Ask where a client's answers go; None for an unknown client.
+    """Fetch the redirect URI of a client; None for an unknown client.
 
-    Nextcloud sends anyone who asks for another response type than `code` straight back to the
-    redirect URI on file. That needs no one signed in, and no failed token request, of which ten shut
-    out every user behind our address.
+    For a response type other than `code`, Nextcloud redirects at once to the registered redirect URI. That needs no
+    signed-in user, and no failed token request; ten of those block this server's address for all users.
 
     Raises:
-        Unreachable: No answer came.
+      Unreachable: There was no response.
     """
     headers = {"Accept": "text/html"} | ({} if public_url is None else {"Host": public_url.netloc})
     query = {"client_id": client_id, "response_type": "none", "state": "doctor"}
@@ -187,7 +186,7 @@ async def registered_redirect(
 
 
 def _state(page: str, name: str, kind: TypeAdapter[_T]) -> _T | None:
-    """Read one of the values that a page carries for its scripts."""
+    """Return one of the values that a page contains for its scripts."""
     found = re.search(rf'<input[^>]*\bid="initial-state-{re.escape(name)}"[^>]*\bvalue="([^"]*)"', page)
     if found is None:
         return None

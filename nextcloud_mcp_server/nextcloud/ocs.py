@@ -1,4 +1,4 @@
-"""The envelope around OCS answers: `{"ocs": {"meta": …, "data": …}}`."""
+"""The envelope of OCS responses: `{"ocs": {"meta": …, "data": …}}`."""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -16,7 +16,7 @@ class _Body(Answer, Generic[_T]):
 
 
 class Envelope(Answer, Generic[_T]):
-    """What every OCS answer comes in."""
+    """The envelope of every OCS response."""
 
     ocs: _Body[_T]
 
@@ -30,10 +30,10 @@ async def send(
     json: object,
     sentences: Mapping[int, str] | None = None,
 ) -> _T:
-    """Send JSON to version 2 of OCS, and open the envelope.
+    """Send JSON to OCS version 2 and return the data in the envelope.
 
     Raises:
-        ServerFault: The answer is no OCS envelope around what was asked for.
+      ServerFault: The response is not an OCS envelope with the expected data.
     """
     response = await http.request(
         method, f"/ocs/v2.php{path}", params={"format": "json"}, json=json, sentences=sentences
@@ -50,10 +50,10 @@ async def get(
     sentences: Mapping[int, str] | None = None,
     timeout_seconds: float | None = None,
 ) -> tuple[_T, httpx2.Response]:
-    """Ask version 2 of OCS, whose status codes are real, and open the envelope.
+    """Fetch from OCS version 2, whose HTTP status codes are real; return the data and the response.
 
     Raises:
-        ServerFault: The answer is no OCS envelope around what was asked for.
+      ServerFault: The response is not an OCS envelope with the expected data.
     """
     asked = {**(params or {}), "format": "json"}
     response = await http.request(

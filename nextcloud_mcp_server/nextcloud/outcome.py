@@ -1,7 +1,7 @@
-"""What is stored after a write, compared with what was sent.
+"""Compares what is stored after a write with what was sent.
 
-Some apps answer 200 and store something else, or nothing: Tables drops what it cannot read, Deck ignores what it
-does not know. Every write whose answer or reading again shows what is stored is compared here.
+Some apps answer 200 and store something else, or nothing: Tables drops values it cannot parse, Deck ignores unknown
+values. Every write whose response or subsequent read shows what is stored is checked here.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.sanitize import visible
 from nextcloud_mcp_server.nextcloud.spelling import composed
 
-#: What was before a thing was made.
+#: The earlier value of a newly created object.
 NEW: Final = object()
 _LONGEST: Final = 60
 _LISTED: Final = 10
@@ -20,7 +20,7 @@ _LISTED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a thing: as it was sent, or was to stay, as it is stored now, and as it was before."""
+    """One field: as sent or expected to stay, as stored now, and as it was before."""
 
     name: str
     sent: object
@@ -29,24 +29,24 @@ class Part:
 
     @property
     def as_sent(self) -> bool:
-        """Tell whether it is stored as it was sent."""
+        """Tell whether it is stored as sent."""
         return _plain(self.sent) == _plain(self.stored)
 
     @property
     def is_unchanged(self) -> bool:
-        """Tell whether it is as it was before."""
+        """Tell whether it is as before."""
         return self.before is not NEW and _plain(self.before) == _plain(self.stored)
 
     def __str__(self) -> str:
-        """Say what is stored in place of what."""
+        """Return the stored value and the one that was sent, as text."""
         return f"'{self.name}' is {_shown(self.stored)} instead of {_shown(self.sent)}"
 
 
 def compare(app: str, parts: Iterable[Part]) -> str | None:
-    """Say which parts are not stored as they were sent; None where all are.
+    """Return a sentence about the fields that are not stored as sent; None where all are.
 
     Raises:
-        ServerFault: None of them changed, though one should have.
+      ServerFault: No field changed, though one should have.
     """
     every = list(parts)
     wrong = [str(part) for part in every if not part.as_sent]
@@ -62,7 +62,7 @@ def compare(app: str, parts: Iterable[Part]) -> str | None:
 
 
 def _plain(value: object) -> object:
-    """Take one kind of nothing for another, as apps do, and for the same a list in any order, a text in any form."""
+    """Normalise a value for comparison: empty values, order of lists, spelling of texts."""
     if isinstance(value, list):
         return sorted(composed(str(one)) for one in cast("list[object]", value)) or None
     return None if value == "" else composed(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Requests side by side: the first error ends the others and is raised as it is."""
+"""Runs requests in parallel: the first error cancels the others and is raised unchanged."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -11,7 +11,7 @@ Call = Callable[[], Awaitable[None]]
 
 
 async def together(*calls: Call) -> None:
-    """Make calls side by side; when one fails the others end, and its error is raised."""
+    """Run calls in parallel; the first error cancels the others and is raised."""
     failed: list[errors.NextcloudMcpError] = []
 
     async def one(call: Call) -> None:
@@ -29,7 +29,7 @@ async def together(*calls: Call) -> None:
 
 
 async def side_by_side(names: Iterable[str], call: Callable[[str], Awaitable[None]]) -> None:
-    """Make a call for each name, as `together`."""
+    """Call `call` for each name, in parallel as in `together`."""
     await together(*(partial(call, name) for name in names))
 
 
@@ -38,10 +38,10 @@ async def of_each(
     expected: Iterable[str],
     call: Callable[[str], Awaitable[None]],
 ) -> list[str]:
-    """Make a call for each name of a list, and answer the list.
+    """Call `call` for each name of a list, and return the list.
 
-    The calls for the names that are `expected` in it begin while the list is fetched. What is expected and no
-    longer there is passed over.
+    The calls for `expected` names start while the list is still being fetched. Expected names that are no longer in
+    the list are ignored.
     """
     begun = list(dict.fromkeys(expected))
     missing: dict[str, errors.NotFound] = {}

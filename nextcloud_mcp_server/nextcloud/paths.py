@@ -1,4 +1,4 @@
-"""Which paths a request may name: for what is there, and for what is to be made."""
+"""Validates the paths of existing files and of files to create."""
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
@@ -6,10 +6,10 @@ from nextcloud_mcp_server.nextcloud.sanitize import quoted
 
 
 def existing(path: str) -> dav.Segments:
-    """Take the path of something below the top folder apart.
+    """Split the path of something below the top folder.
 
     Raises:
-        InvalidInput: It names the top folder, or can be no path.
+      InvalidInput: It is the top folder, or not a valid path.
     """
     segments = dav.split(path)
     if not segments:
@@ -18,15 +18,15 @@ def existing(path: str) -> dav.Segments:
 
 
 def new(path: str) -> dav.Segments:
-    """Take the path of something that is to be made apart.
+    """Split the path of something to create.
 
     Raises:
-        InvalidInput: As `existing`.
-        InvalidName: Nextcloud accepts no such name.
+      InvalidInput: As `existing`.
+      InvalidName: Nextcloud does not accept the name.
     """
     segments = existing(path)
     if any(dav.is_kept(segment) for segment in segments):
-        # To a request that must overwrite nothing, Nextcloud says that the name is taken instead.
+        # For a conditional request, Nextcloud would answer that the name is taken.
         raise errors.InvalidName(
             f"Nextcloud accepts no name that ends in {quoted(dav.KEPT_ENDING)}, which it keeps for uploads "
             "under way: choose another name."

@@ -1,4 +1,4 @@
-"""Finds the users of one's Nextcloud by their names, as its own pages complete them."""
+"""Finds users of a Nextcloud by name, as its own pages complete them."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _NAMED: Final = 5
 
 
 class Someone(Answer):
-    """A user as others may find them."""
+    """A user as other users can find them."""
 
     id: str
     label: str
@@ -28,11 +28,11 @@ _FOUND = TypeAdapter(ocs.Envelope[list[Someone]])
 
 
 async def find(http: NextcloudHttp, name: str) -> Someone:
-    """Find the one user of that account name or display name; nothing is guessed.
+    """Find the one user with that account name or display name; only exact matches count.
 
     Raises:
-        NotFound: There is none that may be found; names that are alike are told.
-        InvalidInput: There are several.
+      NotFound: There is no such user that can be found; the error lists similar names.
+      InvalidInput: There are several.
     """
     asked: dict[str, str | int] = {
         "search": name,

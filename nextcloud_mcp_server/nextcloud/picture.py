@@ -1,30 +1,30 @@
-"""The picture of an account, as a page may hold it."""
+"""The avatar of an account, for display on a page."""
 
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import Final
 
-#: A picture of 64 by 64 points has at most 16 KB without any compression.
+#: An avatar of 64 by 64 pixels has at most 16 KB without any compression.
 MOST_BYTES: Final = 49_152
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image of one of the types that pages show; `content` begins as its type demands."""
+    """An image of a type that pages show; `content` begins with the signature of that type."""
 
     media_type: str
     content: bytes
 
     @classmethod
     def of(cls, media_type: str, content: bytes) -> "Picture | None":
-        """Take what a server calls an image; None where its first bytes say something else."""
+        """Build from a response; None where the first bytes do not match the media type."""
         named = media_type.partition(";")[0].strip().lower()
         return cls(named, content) if named and named == _type_of(content) else None
 
     @property
     def data_uri(self) -> str:
-        """Write it into an address of its own, so that the browser asks no other server for it."""
+        """Return it as a data URI, so that the browser sends no request for it."""
         return f"data:{self.media_type};base64,{b64encode(self.content).decode()}"
 
 

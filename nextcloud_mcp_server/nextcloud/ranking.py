@@ -1,7 +1,7 @@
-"""Ranks texts by the words of a question: one ranking for notes, for names of files and for research.
+"""Ranks texts by the words of a query: one ranking for notes, file names and research.
 
-Whole words count more than parts of words, rare words more than frequent ones, and words that say nothing are
-passed over. Scripts without spaces are compared by pairs of signs. Accents and case make no difference.
+Whole words count more than parts of words, rare words more than frequent ones, and stop words are ignored. Scripts
+without spaces are compared by pairs of characters. Accents and case are ignored.
 """
 
 import math
@@ -17,12 +17,12 @@ from anyio import to_thread
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.stop_words import STOP_WORDS
 
-#: Scripts that set no spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings are attached).
+#: Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings are attached).
 _PAIRED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-#: Signs that vowels of Indian and Semitic scripts are written with; `\w` leaves them out.
+#: Vowel signs of Indian and Semitic scripts, which `\w` does not match.
 _VOWELS: Final = "\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _LETTER: Final = rf"(?:(?![{_PAIRED}])[^\W_]|[{_VOWELS}])"
 #: A word such as `R&D`, `C++` or `F#`, or a run of a script without spaces.
@@ -31,28 +31,28 @@ _REST: Final = re.compile(rf"{_LETTER}*")
 _IS_LETTER: Final = re.compile(_LETTER)
 _IS_PAIRED: Final = re.compile(f"[{_PAIRED}]")
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
-#: Words of one capital letter with which sentences begin.
+#: One-letter words that begin sentences.
 _ARTICLES: Final = frozenset("AEIOUYÀ")
 
 _LONGEST_QUESTION: Final = 10_000
-#: More words than these make no answer better.
+#: More terms do not improve a ranking.
 MOST_TERMS: Final = 24
-#: Occurrences looked at in one text.
+#: The maximum number of occurrences examined per text.
 _MOST_PLACES: Final = 40
 _SHORTEST_PREFIX: Final = 3
 _SHORTEST_PART: Final = 4
-#: An ending: the difference of plan and plans, Frist and Fristen.
+#: The length of an inflectional ending: the difference of plan and plans, Frist and Fristen.
 _ENDING: Final = 2
 
 _WHOLE, _INFLECTED, _PREFIX, _PART = 1.0, 0.95, 0.6, 0.4
-#: Where no text holds every word, those are named that hold this share of what the best one holds.
+#: Where no text has every word, those are returned that reach this share of the best score.
 _ENOUGH: Final = 0.5
 _IN_TITLE: Final = 1.5
 _IN_BODY: Final = 0.3
 
 
 def fold(text: str) -> str:
-    """Make texts comparable: no case, no accents, no forms of the same sign (Unicode NFKD, then NFC)."""
+    """Normalise a text for comparison: no case, accents or compatibility forms (Unicode NFKD, then NFC)."""
     if text.isascii():
         return text.lower()
     parts = unicodedata.normalize("NFKD", text.casefold())
@@ -61,7 +61,7 @@ def fold(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How well a text holds a term, how often, and where first; 0 for not at all."""
+    """How well a text matches a term, how often, and where first; 0 for no match."""
 
     level: float
     count: int
@@ -73,14 +73,14 @@ _NOWHERE: Final = Found(0.0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of the question, or a pair of signs: `written` as it was, `folded` to be compared."""
+    """A word of the query, or a pair of characters: as `written`, and `folded` for comparison."""
 
     written: str
     folded: str
     is_pair: bool
 
     def find(self, text: str) -> Found:
-        """Look for it in a folded text: the best way it occurs in, and where."""
+        """Find the term in a folded text: its best kind of match, and where."""
         if self.is_pair:
             at = text.find(self.folded)
             return _NOWHERE if at < 0 else Found(_WHOLE, text.count(self.folded), at)
@@ -105,11 +105,11 @@ class Term:
             at = text.find(stem, at + len(stem))
 
     def _stem(self) -> str:
-        """Give what every inflection of the word begins with."""
+        """Return the common beginning of all inflections of the word."""
         return self.folded[: max(_SHORTEST_PART, len(self.folded) - _ENDING)]
 
     def _level(self, rest: str, *, begins: bool) -> float:
-        """Judge a place by what is left of the word there."""
+        """Rate a match by the rest of the word at that place."""
         length = len(self.folded)
         whole = rest.startswith(self.folded)
         if not begins:
@@ -117,20 +117,20 @@ class Term:
         if rest == self.folded:
             return _WHOLE
         if min(length, len(rest)) >= _SHORTEST_PART and abs(length - len(rest)) <= _ENDING:
-            # One is the other with an ending, or both have one.
+            # One equals the other plus an ending, or both have an ending.
             return _INFLECTED if whole or self.folded.startswith(rest) else 0.0
         return _PREFIX if whole and length >= _SHORTEST_PREFIX else 0.0
 
 
 def terms_of(query: str) -> tuple[Term, ...]:
-    """Take the words of a question that mean something; all of them where none does.
+    """Split a query into terms without stop words; all words where only stop words remain.
 
     Raises:
-        InvalidInput: It is longer than any question: looking through megabytes would hold up all other users.
+      InvalidInput: It is too long: searching megabytes of it would delay all other users.
     """
     if len(query) > _LONGEST_QUESTION:
         raise InvalidInput(f"A question cannot be longer than {_LONGEST_QUESTION:,} characters: shorten it.")
-    # As typed on some keyboards an accent is a sign of its own.
+    # Some keyboards send an accent as a separate character.
     text = unicodedata.normalize("NFC", query)
     shouted = text == text.upper()
     every: dict[str, Term] = {}
@@ -152,17 +152,17 @@ def _parts(token: str) -> list[tuple[str, bool]]:
 
 
 def _is_telling(term: Term) -> bool:
-    """Pass over what only holds sentences together, and single small letters such as that of a ticked box."""
+    """Tell whether a term is neither a stop word nor a single small letter, such as that of a ticked box."""
     return term.folded not in STOP_WORDS and not (len(term.written) == 1 and "a" <= term.written <= "z")
 
 
 def _is_acronym(word: str) -> bool:
-    """Tell `IT` and `WHO` from the words they look like, and the C of a vitamin."""
+    """Tell acronyms (`IT`, `WHO`) and single capitals (vitamin C) from the stop words that they resemble."""
     return word.isupper() and word not in _ARTICLES
 
 
 class Document(NamedTuple):
-    """What is ranked, folded: a title, and a text behind it."""
+    """A text to rank, folded: its title and its body."""
 
     title: str
     body: str
@@ -170,7 +170,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A document that was found: its number, how well it fits, and where in its text."""
+    """A match: the number of the document, its score, and the place in its text."""
 
     number: int
     score: float
@@ -179,7 +179,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The documents that fit, the best first; and the words that none of them holds."""
+    """The matching documents, best first; and the words that none of them contains."""
 
     hits: list[Ranked]
     missing: list[str]
@@ -188,7 +188,10 @@ class Ranking:
 async def rank_aside(
     documents: Sequence[Document], terms: Sequence[Term], *, phrase: str = "", enough: float | None = None
 ) -> Ranking:
-    """Rank as `rank`, in a thread: thousands of texts take a while, and others are to be served meanwhile."""
+    """Rank as `rank` does, in a thread.
+
+    Thousands of texts take a while, and other requests must be served meanwhile.
+    """
     return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
 
 
@@ -201,10 +204,10 @@ class _Match(NamedTuple):
 def rank(
     documents: Sequence[Document], terms: Sequence[Term], *, phrase: str = "", enough: float | None = None
 ) -> Ranking:
-    """Rank documents; where some hold all words only those, else those that hold the most telling ones.
+    """Rank documents: those with all words, or if there are none, those with the most significant words.
 
-    Equal ones keep their order. `phrase` is the question as it was put. With `enough` all are named that hold
-    that share of what the best one holds.
+    Equal scores keep their order. `phrase` is the original query. With `enough`, all documents are returned that
+    reach that share of the best score.
     """
     matches = [
         _Match(number, [term.find(one.title) for term in terms], [term.find(one.body) for term in terms])
@@ -212,7 +215,7 @@ def rank(
     ]
     columns = range(len(terms))
     held = [sum(bool(_level(match, column)) for match in matches) for column in columns]
-    # A word that is nowhere tells nothing apart (Robertson and Spärck Jones, with the floor of Lucene's BM25).
+    # A word without matches has no weight (Robertson and Spärck Jones, with the floor of Lucene's BM25).
     weights = [math.log(1 + (len(matches) - n + 0.5) / (n + 0.5)) if n else 0.0 for n in held]
     total = sum(weights)
     missing = [term.written for term, n in zip(terms, held, strict=True) if not n]
@@ -249,7 +252,7 @@ def _score(match: _Match, share: float, weights: Sequence[float], one: Document,
     total = sum(weights)
     title = sum(weight * found.level for weight, found in zip(weights, match.titles, strict=True)) / total
     body = sum(
-        # The second and third time a word occurs count less and less (as in BM25, with k1 = 1.2).
+        # Further occurrences of a word count less and less (as in BM25, with k1 = 1.2).
         weight * found.level * found.count * 2.2 / (found.count + 1.2)
         for weight, found in zip(weights, match.bodies, strict=True)
     )
@@ -260,14 +263,14 @@ def _score(match: _Match, share: float, weights: Sequence[float], one: Document,
 
 
 def _place(match: _Match, weights: Sequence[float]) -> int | None:
-    """Find where in the text the most telling word stands."""
+    """Return the position of the most significant word in the text."""
     places = [(weight * found.level, found.at) for weight, found in zip(weights, match.bodies, strict=True)]
     best = max(places, key=lambda place: place[0])
     return best[1] if best[0] else None
 
 
 def unfolded_place(text: str, at: int) -> int:
-    """Find in a text the place that is number `at` in its folded form."""
+    """Return the position in a text that is position `at` of its folded form."""
     begun = 0
     for line in text.splitlines(keepends=True):
         length = len(fold(line))

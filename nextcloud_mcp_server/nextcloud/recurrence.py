@@ -1,7 +1,7 @@
-"""Expands what recurs (RFC 5545 §3.8.5), in the zone of what recurs.
+"""Expands recurring events and tasks (RFC 5545 §3.8.5), in their own time zone.
 
-Rules are run on the clock of that zone, not on UTC, so that a weekly meeting stays at its hour when the
-clocks change.
+Rules are evaluated in the local time of that zone, not in UTC, so that a weekly meeting keeps its hour when daylight
+saving time begins or ends.
 """
 
 from bisect import bisect_right
@@ -16,16 +16,16 @@ from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 from nextcloud_mcp_server.nextcloud.rule import Rule
 from nextcloud_mcp_server.nextcloud.zones import Zones
 
-#: The most that one series may add to one answer.
+#: The maximum number of occurrences that one series may add to one result.
 MOST_OCCURRENCES: Final = 2_000
-#: The longest that one of a series may take and still be found from its end.
+#: The maximum duration of an occurrence for which it is still found by its end.
 _LONGEST: Final = timedelta(days=36_500)
 
 
 class Occurrence(NamedTuple):
-    """One time that something takes place; `end` is the first moment, or day, after it.
+    """One occurrence; `end` is exclusive: the first moment, or day, after it.
 
-    `component` says what it is about. `id` is there if it is one of a series: when it was to begin.
+    `component` has its properties. `id` is its RECURRENCE-ID, the original start, for occurrences of a series.
     """
 
     component: Component
@@ -35,7 +35,7 @@ class Occurrence(NamedTuple):
 
 
 class Series:
-    """Everything that one calendar object says about its events, or its tasks."""
+    """All events, or tasks, of one calendar object."""
 
     def __init__(self, whole: Component, kind: str) -> None:
         self.zones = Zones(whole)
@@ -49,29 +49,29 @@ class Series:
 
     @cached_property
     def start(self) -> Moment:
-        """When the first one begins."""
+        """The start of the first occurrence."""
         return self.times(self.core or self._changed[0])[0]
 
     @property
     def recurs(self) -> bool:
-        """Tell whether there is, or was, more than one."""
+        """Tell whether there is, or was, more than one occurrence."""
         core = self.core
         return core is None or any(core.first(name) is not None for name in ("RRULE", "RDATE"))
 
     def time(self, component: Component, name: str) -> Moment | None:
-        """Read one time of a component; None when it has none.
+        """Return one time of a component, or None.
 
         Raises:
-            Unreadable: It says what cannot be.
+          Unreadable: It is invalid.
         """
         line = component.first(name)
         return None if line is None else ical_time.of(line, self.zones)
 
     def times(self, component: Component) -> tuple[Moment, Moment]:
-        """Read when a component begins, and the first moment or day after it.
+        """Return the start of a component, and its exclusive end.
 
         Raises:
-            Unreadable: It does not say, or says what cannot be.
+          Unreadable: The start is missing or a time is invalid.
         """
         line = component.first("DTSTART") or (component.first("DUE") if self.kind == "VTODO" else None)
         if line is None:
@@ -92,11 +92,11 @@ class Series:
         return start if isinstance(start, datetime) else start + DAY
 
     def changed(self) -> dict[datetime, Component]:
-        """Give the occurrences that were changed, by when they were to begin, on the clock of the series."""
+        """Return the changed occurrences by their original start, in local time of the series."""
         return {self.key(ical_time.of(line, self.zones)): one for one, line in self._exceptions()}
 
     def exceptions(self) -> list[Component]:
-        """Give the components that are about one occurrence each."""
+        """Return the components of single occurrences."""
         return self._changed
 
     def _exceptions(self) -> Iterator[tuple[Component, Line]]:
@@ -105,24 +105,24 @@ class Series:
                 yield one, line
 
     def key(self, moment: Moment) -> datetime:
-        """Say which occurrence is meant, whatever zone or type it is named in."""
+        """Return the key of an occurrence, from a time of any type or zone: local time of the series."""
         return ical_time.on_clock(self.named(moment))
 
     def named(self, moment: Moment) -> Moment:
-        """Name an occurrence as the series names its own: with its type and in its zone."""
+        """Return the RECURRENCE-ID of an occurrence in the type and zone of the series."""
         return ical_time.like(moment, self.start)
 
     def removed(self) -> set[datetime]:
-        """Give the occurrences that were taken out."""
+        """Return the occurrences that were removed (EXDATE)."""
         lines: Iterable[Line] = () if self.core is None else self.core.every("EXDATE")
         return {self.key(one) for line in lines for one, _ in ical_time.every(line, self.zones)}
 
     def cancelled(self) -> set[datetime]:
-        """Give the occurrences that do not take place: taken out, or cancelled."""
+        """Return the occurrences that do not take place: removed or cancelled ones."""
         return self.removed() | {key for key, one in self.changed().items() if is_cancelled(one)}
 
     def listed(self, component: Component) -> list[Moment]:
-        """Give the further dates that a component lists."""
+        """Return the additional dates of a component (RDATE)."""
         return [one for line in component.every("RDATE") for one, _ in ical_time.every(line, self.zones)]
 
     def between(
@@ -134,12 +134,12 @@ class Series:
         even_removed: bool = False,
         most: int = MOST_OCCURRENCES,
     ) -> list[Occurrence]:
-        """List what takes place in a range; of what is too much the first `most` and one.
+        """List the occurrences in a range; at most the first `most` and one more.
 
-        `zone` is where the reader is: dates and floating times are by their clock.
+        `zone` is the reader's time zone, for dates and floating times.
 
         Raises:
-            Unreadable: It cannot be said.
+          Unreadable: A value is invalid.
         """
         changed = self.changed()
         removed = set[datetime]() if even_removed else self.removed()
@@ -157,12 +157,12 @@ class Series:
         return found
 
     def restored(self, key: datetime) -> Moment:
-        """Make a name of a clock time again."""
+        """Convert a key in local time back to a time of the series."""
         start = self.start
         return key.replace(tzinfo=start.tzinfo) if isinstance(start, datetime) else key.date()
 
     def _regular(self, low: datetime, high: datetime, zone: tzinfo) -> Iterator[tuple[datetime, Occurrence]]:
-        """Yield what the rules give in the range, without looking at exceptions."""
+        """Yield the occurrences of the rules in the range, ignoring exceptions."""
         core = self.core
         if core is None:
             return
@@ -183,7 +183,7 @@ class Series:
                     continue
             else:
                 one = Occurrence(core, begin, after(begin, long, end), begin)
-                # Well inside, no zone matters; it would take as long as all the rest.
+                # Well inside the range no zone matters; the exact check would take as long as everything else.
                 if first + DAY < clock < last - DAY:
                     yield clock, one
                     continue
@@ -198,7 +198,7 @@ class Series:
         until: Moment | timedelta | None,
         later: list[tuple[datetime, Component]],
     ) -> Occurrence:
-        """Say when one is that has a length of its own, or follows a change that holds from then on."""
+        """Return an occurrence with a duration of its own, or one after a change of this and future ones."""
         index = bisect_right(later, clock, key=_first)
         key, component = later[index - 1] if index else (clock, core)
         start, end = self.times(component)
@@ -209,7 +209,7 @@ class Series:
         return Occurrence(component, moved, after(moved, long, end), begin)
 
     def _from_then_on(self) -> list[tuple[datetime, Component]]:
-        """List the changes that hold for all that follow too (RFC 5545 §3.2.13)."""
+        """Return the changes with RANGE=THISANDFUTURE (RFC 5545 §3.2.13)."""
         found = [
             (self.key(ical_time.of(line, self.zones)), one)
             for one, line in self._exceptions()
@@ -220,11 +220,11 @@ class Series:
     def _clocks(
         self, core: Component, start: Moment, low: datetime, high: datetime
     ) -> Iterator[tuple[datetime, Moment | timedelta | None]]:
-        """Yield the clock times, each once: the start, what rules give, what is listed."""
+        """Yield the local times, each once: the start, those of the rules, the listed ones."""
         clock = ical_time.on_clock(start)
         rules = [Rule(line.value, start) for line in core.every("RRULE")]
         seen = {clock}
-        # A series that ended before it began never takes place, for Nextcloud neither.
+        # A series that ended before it began never takes place, in Nextcloud either.
         if not rules or any(rule.until is None or rule.until >= clock for rule in rules):
             yield clock, None
         for line in core.every("RDATE"):
@@ -240,18 +240,18 @@ class Series:
 
 
 def is_cancelled(component: Component) -> bool:
-    """Tell whether a component says that what it is about does not take place."""
+    """Tell whether the status of a component is CANCELLED."""
     return component.text("STATUS").strip().upper() == "CANCELLED"
 
 
 def takes_place(one: Occurrence, low: datetime, high: datetime, zone: tzinfo) -> bool:
-    """Tell whether something overlaps a range."""
+    """Tell whether an occurrence overlaps a range."""
     start, end = ical_time.instant(one.start, zone), ical_time.instant(one.end, zone)
     return start < high and (end > low or start == end == low)
 
 
 def is_alike(one: Moment, other: Moment) -> bool:
-    """Tell whether two times can be compared: both dates, both moments, or both floating."""
+    """Tell whether two times are comparable: both dates, both times with a zone, or both floating."""
     if isinstance(one, datetime) and isinstance(other, datetime):
         return (one.tzinfo is None) == (other.tzinfo is None)
     return not isinstance(one, datetime) and not isinstance(other, datetime)
@@ -267,14 +267,14 @@ def _sequence(component: Component) -> int:
 
 
 def length(start: Moment, end: Moment) -> timedelta:
-    """Measure by the clock where both are in one zone (Python's rule), else by what really passes."""
+    """Return the duration: in local time where both have one zone (Python's rule), else elapsed time."""
     if isinstance(start, datetime) and isinstance(end, datetime):
         return end - start
     return ical_time.on_clock(end) - ical_time.on_clock(start)
 
 
 def after(begin: Moment, length: timedelta, model: Moment) -> Moment:
-    """Give the end, in the zone that the end of the series has."""
+    """Return the end of an occurrence, in the zone of the series' end."""
     if isinstance(begin, datetime) and isinstance(model, datetime) and begin.tzinfo is not model.tzinfo:
         if begin.tzinfo is not None and model.tzinfo is not None:
             return (begin.astimezone(UTC) + length).astimezone(model.tzinfo)

@@ -1,4 +1,4 @@
-"""Where an answer may send a request on to: almost nowhere."""
+"""Decides which redirects of a response may be followed: almost none."""
 
 from urllib.parse import urljoin, urlsplit
 
@@ -8,9 +8,9 @@ from nextcloud_mcp_server import errors
 
 
 def followed(response: httpx2.Response, *, last: bool) -> str:
-    """Decide where a redirect may lead: the same place by https, or with a trailing slash.
+    """Return the URL of an allowed redirect: the same URL with https, or with a trailing slash.
 
-    Anything else would carry the Authorization header to an address that no one configured.
+    Any other redirect would send the Authorization header to an address that is not configured.
     """
     address = str(response.request.url)
     here, there = urlsplit(address), urlsplit(urljoin(address, response.headers.get("Location", "")))

@@ -1,8 +1,8 @@
-"""How long each Nextcloud is supported, and what is known to be wrong with it.
+"""The end of support of each Nextcloud version, and known defects.
 
-The ends of 32 and 33 are those of Nextcloud's own schedule (github.com/nextcloud/server/wiki/
-Maintenance-and-Release-Schedule). 34 came in June and 35 in September 2026, and each is supported for one year
-(docs.nextcloud.com, "Maintenance and release schedule").
+The ends of 32 and 33 are from Nextcloud's own schedule (github.com/nextcloud/server/wiki/
+Maintenance-and-Release-Schedule). 34 was released in June and 35 in September 2026, and each is supported for one
+year (docs.nextcloud.com, "Maintenance and release schedule").
 """
 
 from datetime import date
@@ -15,7 +15,7 @@ ENDS: Final = {
     34: date(2027, 7, 1),
     35: date(2027, 10, 1),
 }
-#: Those whose end is not in that schedule yet, and is taken from the rule of one year.
+#: Versions whose end is not in that schedule yet, and is derived from the rule of one year.
 BY_RULE: Final = frozenset({34, 35})
 TROUBLES: Final = {
     33: "app passwords may stop working after a while, above all with an app for passwords or single sign-on "
@@ -24,13 +24,13 @@ TROUBLES: Final = {
 
 
 def major_of(version: str) -> int | None:
-    """Read the major version; None where it does not begin with one."""
+    """Parse the major version; None where the text does not begin with a number."""
     first = version.partition(".")[0]
     return int(first) if first.isdecimal() else None
 
 
 def support_ended(version: str, today: date) -> bool | None:
-    """Tell whether Nextcloud no longer mends this version; None for one newer than is known here."""
+    """Tell whether support of this version has ended; None for unknown, newer versions."""
     major = major_of(version)
     if major is None or major > max(ENDS):
         return None
@@ -39,7 +39,7 @@ def support_ended(version: str, today: date) -> bool | None:
 
 
 def end_of_support(version: str) -> str | None:
-    """Name the last month of support, such as `February 2027`; None where it is not known."""
+    """Return the last month of support, such as `February 2027`; None where unknown."""
     major = major_of(version) or 0
     end = ENDS.get(major)
     if end is None:

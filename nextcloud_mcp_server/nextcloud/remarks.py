@@ -1,7 +1,7 @@
-"""What has to be said beside a result: that a part of an answer is not in it, or a warning for its reader.
+"""Remarks about a result: that part of a response is missing, or a warning for the reader.
 
-The clients of the apps return models, and a model has no room for what concerns the whole answer. A call
-opens a list here; what is added while it runs, also in its tasks, goes out with its result.
+The clients of the apps return models, which have no field for remarks about the whole response. A call opens a list
+here; remarks added while it runs, also in its tasks, are returned with its result.
 """
 
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-#: So many remarks are enough to be noticed.
+#: The maximum number of remarks per call.
 _MOST: Final = 5
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
@@ -17,7 +17,7 @@ _REMARKS: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 
 @contextmanager
 def collected() -> Generator[list[str]]:
-    """Collect the remarks of one call; the list fills while it runs."""
+    """Collect the remarks of one call; yields the list, which fills while the call runs."""
     found: list[str] = []
     token = _REMARKS.set(found)
     try:
@@ -27,7 +27,7 @@ def collected() -> Generator[list[str]]:
 
 
 def add(sentence: str) -> None:
-    """Say something about the answer of the call that runs, once; without effect where no call runs."""
+    """Add a remark to the current call, once; without effect outside a call."""
     found = _REMARKS.get()
     if found is not None and sentence not in found and len(found) < _MOST:
         found.append(sentence)

@@ -1,14 +1,14 @@
-"""Which requests are sent again after a passing refusal, how often, and what is known when one of them was lost.
+"""Decides which requests are repeated after a transient error, and how often.
 
     refusal                  reading   guarded or idempotent   replaces itself   anything else
     423; 503 with a wait     3 more    3 more                  5 more            none
     502, 503                 2 more    2 more, guarded alone   3 more            none
     504, broken connection   2 more    none                    1 more            none
 
-A write is guarded when it says what must be there (`If-Match`, `If-None-Match`, `Overwrite: F`): done
-twice, it is refused the second time. PUT and DELETE are idempotent (RFC 9110 §9.2.2), but what another
-writes in between would be overwritten, so where the first one may have been carried out it is not
-repeated unguarded. A chunk of an upload replaces itself.
+A write is guarded when it is conditional (`If-Match`, `If-None-Match`, `Overwrite: F`): repeated after success, it is
+refused. PUT and DELETE are idempotent (RFC 9110 §9.2.2), but a repetition would overwrite what another client wrote
+in between. So they are not repeated unguarded where the first request may have been carried out. A chunk of an upload
+replaces itself.
 """
 
 import random
@@ -25,14 +25,14 @@ from nextcloud_mcp_server import errors
 _T = TypeVar("_T")
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT", "SEARCH"})
-#: A longer wait is told, and not waited for.
+#: A longer wait is reported to the client instead.
 LONGEST_WAIT_SECONDS: Final = 10.0
 _IN_ALL_SECONDS: Final = 45.0
 _PAUSES: Final = (0.3, 0.6, 1.2, 2.4, 4.8)
 
 
 class Kind(Enum):
-    """How a request may be sent again: it reads, is guarded, is idempotent, replaces itself, or not at all."""
+    """How a request may be repeated: it reads, is guarded, is idempotent, replaces itself, or never."""
 
     READING = "reading"
     GUARDED = "guarded"
@@ -42,7 +42,7 @@ class Kind(Enum):
 
 
 class Cause(Enum):
-    """What passed: a refusal that nothing was done, a gateway's word in between, or an answer that never came."""
+    """The transient error: a refusal (nothing was done), an error of a gateway, or no response."""
 
     REFUSED = "refused"
     GATEWAY = "gateway"
@@ -60,14 +60,14 @@ _REPEATS: Final[Mapping[Kind, Mapping[Cause, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """A refusal that may pass, and how many seconds Nextcloud asks to wait, if it says so."""
+    """A transient error, and the seconds that Nextcloud asks to wait, if it does."""
 
     cause: Cause
     wait: float | None = None
 
 
 class PassingError(Exception):
-    """Carries a failure that asking again may cure to the retry loop, and no further."""
+    """Carries a transient error to the retry loop, and no further."""
 
     def __init__(self, error: errors.NextcloudError, passing: Passing) -> None:
         super().__init__(str(error))
@@ -76,13 +76,13 @@ class PassingError(Exception):
 
 
 def kind_of(method: str, path: str, headers: Mapping[str, str]) -> Kind:
-    """Tell how a request may be sent again."""
+    """Return how a request may be repeated."""
     names = {name.lower(): value for name, value in headers.items()}
     if method in READING:
         return Kind.READING
     over_dav = path.startswith("/remote.php/")
     guarded = "if-match" in names or "if-none-match" in names or names.get("overwrite") == "F"
-    # Making a folder twice says that it is there, and deleting twice that it is gone.
+    # A repeated MKCOL answers that the folder exists, a repeated DELETE that the resource is gone.
     if guarded or (over_dav and method in {"MKCOL", "DELETE"}):
         return Kind.GUARDED
     if method in {"PUT", "DELETE"} or (over_dav and method in {"MOVE", "COPY", "PROPPATCH"}):
@@ -91,26 +91,29 @@ def kind_of(method: str, path: str, headers: Mapping[str, str]) -> Kind:
 
 
 class Retrier:
-    """Sends one request until it is answered, or may not be sent again; `in_doubt` once one may have worked."""
+    """Sends one request until it is answered or must not be repeated.
+
+    `in_doubt` is set once an attempt may have been carried out without a response.
+    """
 
     def __init__(self, kind: Kind) -> None:
         self.in_doubt = False
         self._repeats = _REPEATS[kind]
-        # A chunk may take minutes, and its bytes are worth another try after them.
+        # A chunk may take minutes, and is worth another attempt even after that.
         self._seconds = None if kind is Kind.REPLACES else _IN_ALL_SECONDS
         self._writing = kind is not Kind.READING
         self._made = 0
 
     async def run(self, send: Callable[[], Awaitable[_T]]) -> _T:
-        """Send, and repeat.
+        """Send the request, and repeat it while allowed.
 
         Raises:
-            NextcloudError: The last refusal, or one that does not pass.
+          NextcloudError: The last transient error, or a permanent one.
         """
         try:
             return await send()
         except PassingError as first:
-            # Most requests need no second try, and the library costs a twentieth of the start.
+            # Most requests need no repetition, and loading the library takes a twentieth of the start.
             if not self._goes_on(first):
                 raise first.error from None
             begun = first
@@ -127,7 +130,7 @@ class Retrier:
         async def attempt() -> _T:
             nonlocal known
             if known is not None:
-                # The try that was made before, so that the library waits after it.
+                # The first attempt was made before; raising its error makes the library wait before the next.
                 failed, known = known, None
                 raise failed
             return await send()
@@ -137,7 +140,7 @@ class Retrier:
         return await caller(self._pause, attempt)
 
     def _goes_on(self, error: Exception) -> bool:
-        """Tell whether a failure is followed by another try."""
+        """Tell whether an error is followed by another attempt."""
         if not isinstance(error, PassingError):
             return False
         wait = error.passing.wait
@@ -155,14 +158,14 @@ class Retrier:
         if passing.wait is not None:
             return max(passing.wait, _PAUSES[0])
         if first and passing.cause is Cause.LOST:
-            # Most often only a kept connection was closed meanwhile.
+            # Usually only an idle connection was closed.
             return 0.001
-        # Apart from those that met the same lock.
+        # Random, to spread requests that met the same lock.
         return _PAUSES[self._made - 1] * random.uniform(0.7, 1.3)  # noqa: S311 - not a secret
 
 
 def holds(found: httpx2.Response, *, json: object, content: bytes | str | None) -> bool:
-    """Tell whether what is there now is what a change sent: the same bytes, or each field that was sent."""
+    """Tell whether the stored state is what a change sent: the same bytes, or each field."""
     if content is not None:
         return found.content == (content.encode() if isinstance(content, str) else content)
     try:

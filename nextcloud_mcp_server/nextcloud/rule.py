@@ -1,7 +1,7 @@
-"""Runs a recurrence rule (RFC 5545 §3.3.10) on a clock, and never without a bound.
+"""Evaluates a recurrence rule (RFC 5545 §3.3.10) in local time, always within limits.
 
-What a rule says is another user's text: it may never end, never begin, or say a million times a day. So
-each is led to just before the range that is asked for, and may take no more steps than that has.
+A rule is another user's text: it may never end, never match, or match a million times a day. So the start of each
+rule is moved to just before the requested range, and the number of steps is limited by the range.
 """
 
 import re
@@ -17,7 +17,8 @@ from nextcloud_mcp_server.nextcloud.ical_time import DAY, Moment
 _LAST_YEAR: Final = "9999"
 _LONGEST_RULE: Final = 1_000
 _TIMES_A_DAY: Final = 288
-#: How far a rule may go where it cannot be led to the range, because it counts: a daily one, 100 years.
+#: The maximum number of steps of a rule whose start cannot be moved, because it has COUNT: a daily rule for 100
+#: years.
 _MOST_STEPS: Final = 36_600
 _RHYTHMS: Final = {
     "HOURLY": timedelta(hours=1),
@@ -41,13 +42,13 @@ class _Reader(Protocol):
 
 
 class _PastTheEnd(Exception):
-    """A rule took more steps than there are in the range."""
+    """A rule took more steps than the range has."""
 
 
 class _Steps(int):
-    """An interval that counts how often it is gone by.
+    """An interval that counts its uses.
 
-    A rule that matches nothing, such as every 30 February, would else go on to the year 9999.
+    Without a limit, a rule that matches nothing, such as every 30 February, would run until the year 9999.
     """
 
     left: int
@@ -72,7 +73,7 @@ class _Steps(int):
 
 
 class Rule:
-    """A recurrence rule, checked."""
+    """A validated recurrence rule."""
 
     def __init__(self, value: str, start: Moment) -> None:
         parts = dict(part.split("=", 1) for part in self._parts(value))
@@ -83,10 +84,10 @@ class Rule:
         if times[0] * times[1] * times[2] > _TIMES_A_DAY:
             raise Unreadable("it recurs too many times a day")
         if parts.get("COUNT", "1").startswith("-"):
-            # Some programs mean by this that it never ends.
+            # Some programs write this for a rule without end.
             del parts["COUNT"]
         until = parts.pop("UNTIL", None)
-        # The last year stands for no end at all.
+        # The last year stands for no end.
         self.until = None if until is None or until.startswith(_LAST_YEAR) else self._until(until, start)
         self.counts = "COUNT" in parts
         self.interval = self._interval(parts.pop("INTERVAL", "1"))
@@ -102,10 +103,10 @@ class Rule:
 
     @staticmethod
     def _until(text: str, start: Moment) -> datetime:
-        """Read the last moment, on the clock of what recurs; a mere date is meant to the end of that day."""
+        """Parse UNTIL in local time of the series; a date includes that whole day."""
         until: Moment
         if "T" in text and "-" in text:
-            # As a client writes a time, with an offset or without.
+            # Clients may write the time with or without an offset.
             try:
                 until = timestamp.read(text)
             except ValueError:
@@ -128,23 +129,23 @@ class Rule:
         return int(text)
 
     def written(self, until: str) -> str:
-        """Write the rule, with this as its UNTIL."""
+        """Return the rule with another UNTIL."""
         interval = "" if self.interval == 1 else str(self.interval)
         first = (("FREQ", self.frequency), ("INTERVAL", interval), ("UNTIL", until))
         return ";".join(f"{name}={value}" for name, value in (*first, *self._rest.items()) if value)
 
     def without_one(self) -> str | None:
-        """Write a rule that counts for one time less; None when it does not count."""
+        """Return the rule with COUNT reduced by one; None without COUNT."""
         if not self.counts:
             return None
         self._rest["COUNT"] = str(int(self._rest["COUNT"]) - 1)
         return self.written("")
 
     def between(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield what it gives in a range of clock times, and perhaps some before.
+        """Yield the matches in a range of local times, possibly with some before it.
 
         Raises:
-            Unreadable: It means nothing.
+          Unreadable: The rule is invalid.
         """
         start = self._start if self.counts else self._led_to(low)
         high = high if self.until is None else min(high, self.until)
@@ -161,7 +162,7 @@ class Rule:
             raise Unreadable("its rule means nothing") from None
 
     def _plain(self, start: datetime, steps: int) -> Iterator[datetime] | None:
-        """Run every so many days or weeks, on certain weekdays or not; None for any other rule.
+        """Yield the matches of a daily or weekly rule, with or without weekdays; None for other rules.
 
         Most rules are of this kind, and this takes a tenth of the time.
         """
@@ -191,7 +192,7 @@ class Rule:
         return built.replace(interval=_Steps(self.interval, steps))
 
     def _led_to(self, low: datetime) -> datetime:
-        """Give a start shortly before the range from which the rule goes on as from its own."""
+        """Return a start shortly before the range from which the rule yields the same matches."""
         start = self._start
         periods = (low - start) // (_RHYTHMS[self.frequency] * self.interval) - 2
         if periods <= 0:

@@ -1,13 +1,13 @@
-"""Writes characters that a reader does not see as visible escapes such as `<U+202E>`, and reads those again.
+"""Writes hidden characters as visible escapes such as `<U+202E>`, and reads these again.
 
 Hidden are control and format characters, what Unicode calls default ignorable (UAX #44), the line and paragraph
-separators, and letters that are drawn as nothing. Three kinds stay, where a reader sees what they do:
+separators, and letters that are rendered as nothing. Three kinds stay, because their effect is visible:
 
-- in emoji: one variation selector behind one, a joiner between two (UAX #29, GB11), keycaps, the three flags made
+- in emoji: one variation selector after one, a joiner between two (UAX #29, GB11), keycaps, the three flags made
   of tags (UTS #51);
-- joiners where orthography needs them: CONTEXTJ of RFC 5892 (appendix A.1 and A.2), as UTS #39 and UAX #31 take it
-  over, and RA, joiner, virama, YA in Bengali (The Unicode Standard, 12.2);
-- variant marks directly behind a Mongolian letter (The Unicode Standard, 13.5).
+- joiners where orthography needs them: CONTEXTJ of RFC 5892 (appendix A.1 and A.2), as UTS #39 and UAX #31 adopt
+  it, and RA, joiner, virama, YA in Bengali (The Unicode Standard, 12.2);
+- variation selectors directly after a Mongolian letter (The Unicode Standard, 13.5).
 """
 
 import json
@@ -16,10 +16,11 @@ from functools import cache
 from typing import Final
 
 _LONGEST: Final = 200
-#: White space at the beginning or end of a name, and what would break its line.
+#: White space at the beginning or end of a name, and characters that would break its line.
 _EDGE: Final = re.compile(r"(?:\A|(?<=/))\s+|\s+(?=/|\Z)|[\t\n]")
 
-#: All that is hidden but tab and line ends. `test_visible.py` compares it with the Unicode Character Database.
+#: All hidden characters except tab and line ends. `test_sanitize.py` compares it with the Unicode Character
+#: Database.
 _HIDDEN_CLASS: Final = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -47,38 +48,38 @@ _KEPT: Final = (
 )
 _HIDDEN: Final = re.compile(f"[{_HIDDEN_CLASS}]")
 _MAY_CHANGE: Final = re.compile(f"[{_HIDDEN_CLASS}\r]|<U\\+")
-#: How JSON writes control characters other than tab and line feed.
+#: JSON escapes of control characters other than tab and line feed.
 _JSON_CONTROL: Final = re.compile(r"\\u00[0-9a-f]{2}")
 _IN_JSON: Final = ("\\u00", "\\b", "\\f", "\\r")
 _JOINERS: Final = "\u200c\u200d"
-#: How far CONTEXTJ looks past marks; no word has so many on one letter.
+#: How many marks CONTEXTJ skips; no real word has so many on one letter.
 _AROUND: Final = 8
 
 _ESCAPE: Final = re.compile(r"<U\+([0-9A-F]{4,6})>")
 _RANGE: Final = re.compile("(.)(?:-(.))?", re.DOTALL)
-#: A carriage return without its line feed moves what follows over what was written before. In a text without any
-#: line feed it ends the lines, as on a Mac of before 2001.
+#: A carriage return without line feed lets the following text overwrite the text before it. In a text without any
+#: line feed it is a line end, as on a Mac before 2001.
 _LINE_ENDS: Final = re.compile("\r\n|\r(?=[^\n]*\\Z)")
 _ONE_LINE: Final = re.compile(f"(?P<kept>{_KEPT})|[{_HIDDEN_CLASS}\t\n\r]")
 _TEXT: Final = re.compile(f"(?P<kept>{_KEPT}|\r\n)|[{_HIDDEN_CLASS}\r]|<(?=U\\+[0-9A-F]{{4,6}}>)")
 
 
 def visible(text: str) -> str:
-    """Write what is hidden in a name or sentence, also tabs and line ends, as `<U+202E>`."""
+    """Escape hidden characters in a name or sentence, including tabs and line ends, as `<U+202E>`."""
     if text.isascii() and text.isprintable():
         return text
     return _ONE_LINE.sub(_written, text)
 
 
 def may_hide(written: str) -> bool:
-    """Rule out at once, for a whole answer in JSON, what hardly any answer has."""
+    """Tell quickly whether a whole JSON response may contain hidden characters; hardly any does."""
     return _MAY_CHANGE.search(written) is not None or any(mark in written for mark in _IN_JSON)
 
 
 def shown(text: str) -> str:
-    """Write what is hidden in a text, so that `meant` gives the same text again.
+    """Escape hidden characters in a text, so that `meant` restores the text.
 
-    Tabs and line ends stay. Where the text itself has something like `<U+202E>`, its first sign is escaped.
+    Tabs and line ends stay. Where the text itself contains something like `<U+202E>`, its first character is escaped.
     """
     if _MAY_CHANGE.search(text) is None:
         return text
@@ -88,7 +89,7 @@ def shown(text: str) -> str:
 
 
 def meant(text: str) -> str:
-    """Read a text in which hidden characters may stand as they are, or as `shown` writes them."""
+    """Return the original text; hidden characters may be raw, or escaped as `shown` does."""
     if "<U+" not in text:
         return text
     known = _escapes()
@@ -96,52 +97,52 @@ def meant(text: str) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """Drop what is hidden, wherever it stands: for the names on a page, which no one writes back."""
+    """Remove hidden characters, for names on a page, which are never written back."""
     return _HIDDEN.sub("", text)
 
 
 def sent_bytes(text: str) -> int:
-    """Count the bytes of a text in an answer: shown, in JSON."""
+    """Return the size of a text in a response, in bytes: escaped, in JSON."""
     return len(json.dumps(shown(text), ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def sent_twice(text: str) -> int:
-    """Count the bytes of a text that goes out in JSON and as it is."""
+    """Return the size of a text that is sent both in JSON and as it is, in bytes."""
     return len(shown(text).encode("utf-8", "replace")) + sent_bytes(text)
 
 
 def grows_by(written: bytes) -> int:
-    """Say how many bytes a text in JSON grows by at most when it is `shown`."""
-    # The digits of an escape are none of the text: behind one, U+FE0F and U+20E3 would be a keycap.
+    """Return by how many bytes a JSON text grows at most when `shown` escapes it."""
+    # The digits of an escape are not part of the text: after a digit, U+FE0F and U+20E3 would be a keycap.
     text = _JSON_CONTROL.sub("\\\\u00  ", written.decode("utf-8", "replace"))
-    # Control characters are escaped there already, with six bytes or with two.
+    # JSON has escaped control characters already, with six bytes or with two.
     escapes = 2 * text.count("\\u00") + 6 * sum(text.count(mark) for mark in ("\\b", "\\f", "\\r"))
     return escapes + len(shown(text).encode("utf-8", "replace")) - len(written)
 
 
 def named(path: str) -> str:
-    """Write spaces at the beginning or end of a name, tabs and line ends; the rest `shown` writes in any text."""
+    """Escape spaces at the ends of a name, tabs and line ends; `shown` escapes the rest."""
     return _EDGE.sub(lambda edge: "".join(map(_space, edge[0])), path)
 
 
 def quoted(text: str) -> str:
-    """Write a path for a sentence: visible, in quotes, not too long."""
+    """Return a path for a sentence: escaped, in quotes, shortened."""
     seen = visible(text)
     return f"'{seen[:_LONGEST]}…'" if len(seen) > _LONGEST else f"'{seen}'"
 
 
 def cited(text: str) -> str:
-    """Write a path for a sentence inside of an answer, which shows what is hidden: in quotes, not too long."""
+    """Return a path for a sentence in a response that is escaped later: in quotes, shortened."""
     return f"'{cut(text, _LONGEST)}'"
 
 
 def cut(text: str, most: int) -> str:
-    """Shorten a text so that it has at most `most` characters when it is shown."""
+    """Shorten a text to at most `most` characters after escaping."""
     if len(shown(text)) <= most:
         return text
     part = text[: most - 1]
     while (excess := len(shown(part)) - most + 1) > 0:
-        # Of each character at most eight are too many.
+        # An escape such as `<U+E0041>` has nine characters, so this removes no more than needed.
         part = part[: -max(1, excess // 9)]
     return f"{part}…"
 
@@ -168,7 +169,7 @@ def _is_needed(text: str, at: int) -> bool:
     try:
         return idna.valid_contextj(text[start : at + _AROUND], at - start)
     except ValueError:
-        # The character before has no combining class that is known.
+        # The combining class of the character before is unknown.
         return False
 
 
@@ -178,7 +179,7 @@ def _escape(character: str) -> str:
 
 @cache
 def _escapes() -> dict[str, str]:
-    """List every escape that stands for a character: a text of megabytes may have a hundred thousand of them."""
+    """Return every escape and its character; a text of megabytes may contain a hundred thousand of them."""
     known = {_escape(character): character for character in "<\r"}
     for first, last in _RANGE.findall(_HIDDEN_CLASS):
         for code in range(ord(first), ord(last or first) + 1):

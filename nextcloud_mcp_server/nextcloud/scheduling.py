@@ -1,4 +1,4 @@
-"""Whom Nextcloud informed of a meeting, and whom it could not reach (RFC 6638 §3.2.9, §7.3)."""
+"""Reads which attendees Nextcloud notified of a meeting (RFC 6638 §3.2.9, §7.3)."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.nextcloud.ical import Component, Line, Unreadable
 
 _STATUS: Final = "SCHEDULE-STATUS"
-#: What the codes mean, as Nextcloud uses them (`Schedule/Plugin.php` of sabre/dav, `IMipPlugin.php` of Nextcloud).
+#: The meaning of the codes in Nextcloud (`Schedule/Plugin.php` of sabre/dav, `IMipPlugin.php` of Nextcloud).
 _MEANINGS: Final = {
     "1.0": "not told yet, or not told because the change is too small for a mail",
     "1.1": "mailed",
@@ -34,17 +34,17 @@ _NOT_THEIRS: Final = (
 
 
 class Notice(NamedTuple):
-    """What became of telling one user of a meeting."""
+    """The result of notifying one user of a meeting."""
 
     email: str
     result: str
 
 
 def organizer(attendees: list[str] | None, addresses: list[str], one: Component | None = None) -> str:
-    """Give the address that invitations come from, one of the user's own; empty when no one is invited.
+    """Return the user's address that sends the invitations; "" without attendees.
 
     Raises:
-        InvalidInput: The user has none, or `one` is a meeting that another user called.
+      InvalidInput: The user has no address, or `one` is a meeting that another user organizes.
     """
     if not attendees:
         return ""
@@ -53,7 +53,7 @@ def organizer(attendees: list[str] | None, addresses: list[str], one: Component 
         raise errors.InvalidInput(_NO_ADDRESS)
     line = None if one is None else one.first("ORGANIZER")
     if one is not None and line is not None and line.value.strip().lower() not in map(str.lower, own):
-        # In a calendar that is shared with the user, its owner may well be the one who invites.
+        # In a shared calendar the owner may be the organizer.
         mine = {each.lower().removeprefix("mailto:") for each in own}
         if mine & {each.lower() for each in invited([one])}:
             raise errors.InvalidInput(_NOT_THEIRS.format(organizer=mail_of(line)))
@@ -61,7 +61,7 @@ def organizer(attendees: list[str] | None, addresses: list[str], one: Component 
 
 
 def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
-    """Say who was told of a change from one text to another: as Nextcloud noted it in what it stored."""
+    """List the users who were notified of a change between two texts, as Nextcloud recorded it."""
     old, new = ({each.lower(): each for each in invited(_events(text))} for text in (before, sent))
     added = [new[key] for key in new if key not in old]
     gone = [old[key] for key in old if key not in new]
@@ -69,7 +69,7 @@ def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
         return tuple(Notice(each, "not known, for Nextcloud's answer was lost") for each in (*added, *gone))
     noted = notices(stored.text)
     if not stored.rewritten:
-        # Also so when they were told again and the same came of it: then nothing had to be noted.
+        # Includes users notified again with the same result: then the recorded status does not change.
         noted = [Notice(each.email, f"{each.result} ({_AS_BEFORE})") for each in noted]
     named = {each.email.lower() for each in noted}
     cancelled = "told" if stored.rewritten else "not told"
@@ -81,7 +81,7 @@ def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
 
 
 def notices(text: str) -> list[Notice]:
-    """List what a stored object says of telling each user; nothing of those who were never to be told."""
+    """List the recorded notification of each user; users whom Nextcloud never notifies are left out."""
     found: dict[str, Notice] = {}
     for line in _people(_events(text)):
         if (meaning := delivery(line)) is not None:
@@ -90,8 +90,8 @@ def notices(text: str) -> list[Notice]:
 
 
 def delivery(line: Line) -> str | None:
-    """Say whether one user was told, as their line in the object has it; None where it does not say."""
-    # Several codes may stand there; the last one is that of the last try.
+    """Return the notification status in the line of one user; None without one."""
+    # There may be several codes; the last one is the latest.
     codes = [each.partition(";")[0].strip() for each in line.parameter(_STATUS).split(",")]
     code = codes[-1]
     if not code:
@@ -100,13 +100,13 @@ def delivery(line: Line) -> str | None:
 
 
 def undelivered(line: Line) -> str | None:
-    """Say why one user was not told; None where they were, or where that is not known."""
+    """Return why one user was not notified; None where the user was, or where unknown."""
     found = delivery(line)
     return found if found is not None and found.startswith("not told") else None
 
 
 def invited(components: Iterable[Component]) -> list[str]:
-    """List the addresses of the invited, each once, without the organizer."""
+    """List the addresses of the attendees, each once, without the organizer."""
     found: dict[str, str] = {}
     for one in components:
         organizer = one.text("ORGANIZER").strip().lower()
@@ -117,7 +117,7 @@ def invited(components: Iterable[Component]) -> list[str]:
 
 
 def mail_of(line: Line) -> str:
-    """Give the address of a line without `mailto:`."""
+    """Return the address of a line without `mailto:`."""
     value = line.value.strip()
     return value[7:] if value.lower().startswith("mailto:") else value
 

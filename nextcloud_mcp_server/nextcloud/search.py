@@ -1,4 +1,4 @@
-"""Nextcloud's unified search: one provider per kind of thing, each with its own pages."""
+"""Nextcloud's unified search: one provider per kind of content, each with its own pages."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _PROVIDERS: Final = "/search/providers"
-#: How long one of several providers is waited for; the others have long been there then.
+#: Seconds to wait for one of several providers; the others have usually answered long before.
 PATIENCE_SECONDS: Final = 8.0
 _KNOWN_SECONDS: Final = 300.0
 
@@ -24,9 +24,9 @@ Cursor = int | str
 
 
 class Provider(Answer):
-    """Something that can be searched: files, notes, a calendar.
+    """A search provider: files, notes, a calendar.
 
-    An `external` one hands the words to a service outside Nextcloud (`IExternalProvider`, since version 32).
+    An `external` provider sends the query to a service outside Nextcloud (`IExternalProvider`, since version 32).
     """
 
     id: str
@@ -36,7 +36,7 @@ class Provider(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Something found; `path` is that of a file or folder, where the provider tells it."""
+    """A search result; `path` is that of a file or folder, where the provider sends it."""
 
     title: str
     detail: str
@@ -45,13 +45,13 @@ class Hit:
 
     @property
     def mark(self) -> str:
-        """Tell it from the others by a few signs, for a cursor."""
+        """A short hash that identifies the hit in a cursor."""
         return hashlib.sha256(f"{self.url}\0{self.title}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to go on with a provider: at a page of its own, after some of its entries, behind the one that was last."""
+    """Where to continue with a provider: its page, the entries to skip, and the last hit shown."""
 
     cursor: Cursor | None = None
     skip: int = 0
@@ -60,9 +60,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """A page of what one provider found; `failed` says why there is none.
+    """A page of results of one provider; `failed` gives the error if there are none.
 
-    `begin` is where its provider was asked, `rest` where to go on after all of it.
+    `begin` is the place that was requested, `rest` the place after all results.
     """
 
     provider: Provider
@@ -72,7 +72,7 @@ class Hits:
     failed: str | None = None
 
     def after(self, shown: int) -> Place | None:
-        """Say where to go on when only the first few of these were shown."""
+        """Return where to continue after only the first `shown` hits."""
         if shown >= len(self.hits):
             return self.rest
         last = self.hits[shown - 1].mark if shown else self.begin.last
@@ -102,7 +102,7 @@ _FOUND = TypeAdapter(ocs.Envelope[_Page])
 
 
 class KnownProviders:
-    """What can be searched with one credential, known for a while."""
+    """The providers available with one credential, cached for a while."""
 
     def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
         self._monotonic = monotonic
@@ -110,17 +110,17 @@ class KnownProviders:
         self._fetched_at = 0.0
 
     def get(self) -> list[Provider] | None:
-        """Give them, if that was not long ago."""
+        """Return them, if they were cached recently."""
         return self._providers if self._monotonic() - self._fetched_at < _KNOWN_SECONDS else None
 
     def keep(self, providers: list[Provider]) -> None:
-        """Keep what was just answered."""
+        """Cache the providers."""
         self._providers = providers
         self._fetched_at = self._monotonic()
 
 
 class SearchClient:
-    """Asks the providers of one user's Nextcloud."""
+    """Queries the search providers of one user's Nextcloud."""
 
     def __init__(
         self,
@@ -136,10 +136,10 @@ class SearchClient:
         self._patience = patience
 
     async def providers(self, *, known: bool = False) -> list[Provider]:
-        """Fetch what can be searched, in Nextcloud's order; `known` takes what was answered a while ago.
+        """Fetch the providers in Nextcloud's order; `known` accepts the cached ones.
 
-        All providers are asked at once, so one request goes before them, for the providers there are, unless
-        Nextcloud has just accepted the credential.
+        All providers are queried at once. So one request goes first, the one for this list, unless Nextcloud has just
+        accepted the credential.
         """
         kept = self._known.get() if known and self._wide.just_accepted else None
         if kept is not None:
@@ -149,16 +149,16 @@ class SearchClient:
         return data
 
     async def choose(self, names: Sequence[str]) -> list[Provider]:
-        """Find providers by their ids or names, or all within Nextcloud when none is named.
+        """Find providers by id or name; without names, all that are not external.
 
-        External ones only when named: Nextcloud's own page asks them only if the user switches that on.
+        External ones must be named: Nextcloud's own page queries them only if the user enables that.
 
         Raises:
-            InvalidInput: There is no such provider: Nextcloud would answer as if it were broken.
+          InvalidInput: There is no such provider, for which Nextcloud would answer with a server error.
         """
         every = await self.providers(known=True)
         if not all(_called(name, every) for name in names):
-            # It may have come since.
+            # The provider may be new since the list was cached.
             every = await self.providers()
         chosen: dict[str, Provider] = {}
         for name in names:
@@ -178,9 +178,9 @@ class SearchClient:
         at: Place | None = None,
         seconds: float | None = None,
     ) -> Hits:
-        """Fetch one page of what a provider finds: `limit` hits, even where the provider pays no heed to that.
+        """Fetch one page of a provider's results: `limit` hits, even where the provider ignores the limit.
 
-        That of the Notes app answers all it finds at once, however many are asked for.
+        The Notes app returns all its results at once.
         """
         begin = at or Place()
         asked: dict[str, str | int] = {"term": query, "limit": limit}
@@ -191,24 +191,24 @@ class SearchClient:
         hits = [_hit(one) for one in page.entries]
         first = _first(hits, begin)
         shown = cut(hits[first:], limit)
-        # Where its pages begin, for the rest of this one.
+        # Where the provider's page begins, for the rest of that page.
         begin = replace(begin, skip=first)
         if shown.more:
             rest = replace(begin, skip=first + limit, last=shown.rows[-1].mark)
         elif (
             page.paginated and page.cursor is not None and len(hits) >= limit and page.cursor != begin.cursor
         ):
-            # A full last page has a cursor too, and so has every other one of some providers.
+            # A full last page has a cursor too, and some providers always send one.
             rest = Place(page.cursor)
         else:
             rest = None
         return Hits(provider, shown.rows, begin, rest)
 
     async def search_all(self, providers: Sequence[Provider], query: str, *, limit: int) -> list[Hits]:
-        """Ask several providers at once; one that fails or is slow hides none of the others.
+        """Query several providers at once; a failing or slow one does not hide the others.
 
         Raises:
-            NextcloudError: All of them failed, or the access itself is refused.
+          NextcloudError: All of them failed, or the access itself is rejected.
         """
         found: dict[str, Hits] = {}
         refused: list[errors.NextcloudError] = []
@@ -221,7 +221,7 @@ class SearchClient:
                     provider, [], failed=str(error) if alone else _slow(provider, seconds)
                 )
             except (*file_errors.NOT_SEEN, errors.InvalidInput) as error:
-                # InvalidInput: what an app calls its provider makes no address.
+                # InvalidInput: the provider's id is not valid in a URL.
                 found[provider.id] = Hits(provider, [], failed=str(error))
             except errors.NextcloudError as error:
                 refused.append(error)
@@ -251,7 +251,7 @@ def _slow(provider: Provider, seconds: float | None) -> str:
 
 
 def _first(hits: Sequence[Hit], begin: Place) -> int:
-    """Find where to go on: behind the hit that was shown last, wherever it is now, or after as many as were shown."""
+    """Return where to continue: after the hit that was shown last, if found, else after as many as shown."""
     behind = [number for number, hit in enumerate(hits, 1) if hit.mark == begin.last] if begin.last else []
     return min(behind, key=lambda number: abs(number - begin.skip), default=begin.skip)
 
@@ -262,9 +262,9 @@ def _hit(entry: _Entry) -> Hit:
 
 
 def path_of(url: str) -> str | None:
-    """Read the path of a file out of a link into the app for files; None for any other link.
+    """Return the path of a file from a link into the Files app; None for any other link.
 
-    So links the app `files_fulltextsearch`, as its code says (`lib/Service/SearchService.php` at commit
+    The app `files_fulltextsearch` uses such links, according to its code (`lib/Service/SearchService.php` at commit
     009a3e10; there is no recording): `/apps/files/?dir=/Rec&scrollto=a.txt`.
     """
     try:

@@ -1,4 +1,4 @@
-"""What users share with each other: with a user, with a group, by a public link."""
+"""Shares with a user, with a group, or by a public link."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
 
 _API: Final = "/apps/files_sharing/api/v1"
-#: Users and groups looked at for one name; more exact ones than this have no name.
+#: Users and groups fetched for one name; no name has more exact matches than this.
 _LOOKED_AT: Final = 25
 _NAMED: Final = 5
 
@@ -23,7 +23,7 @@ Recipient = Literal["person", "group"]
 
 
 class May(IntFlag):
-    """What a share allows, in Nextcloud's bits."""
+    """The permissions of a share, as Nextcloud's bits."""
 
     READ = 1
     UPDATE = 2
@@ -33,7 +33,7 @@ class May(IntFlag):
 
 
 class Kind(IntEnum):
-    """The kinds of shares that are made here; there are others."""
+    """The kinds of shares that can be created here; there are others."""
 
     PERSON = 0
     GROUP = 1
@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 
 class Share(Answer):
-    """One share, as its owner or its receiver sees it; `path` is in the files of the user who asks."""
+    """One share, as its owner or its recipient sees it; `path` is in the files of the requesting user."""
 
     id: str
     kind: int = Field(validation_alias="share_type")
@@ -56,11 +56,11 @@ class Share(Answer):
     expiration: str | None = None
     note: str = ""
     label: str = ""
-    # Of a link it is what becomes of its password.
+    # For a link, a value that Nextcloud derives from its password.
     receiver_id: str | None = Field(default=None, validation_alias="share_with", repr=False)
     receiver: str | None = Field(default=None, validation_alias="share_with_displayname")
     url: str | None = None
-    # Only whether there is one: what Nextcloud answers here is for no one to keep.
+    # Only whether there is one: the value that Nextcloud sends must not be kept.
     has_password: Annotated[bool, BeforeValidator(bool)] = Field(default=False, validation_alias="password")
     tells_password_in_talk: Annotated[bool, BeforeValidator(bool)] = Field(
         default=False, validation_alias="send_password_by_talk"
@@ -73,7 +73,7 @@ class Share(Answer):
 
     @property
     def to(self) -> str | None:
-        """Name who received it, with the account where that is another word: several users may have a name."""
+        """Return the recipient's name, with the account where it differs: several users may have one name."""
         if self.kind == Kind.LINK:
             return None
         if not self.receiver or not self.receiver_id or self.receiver == self.receiver_id:
@@ -81,12 +81,12 @@ class Share(Answer):
         return f"{self.receiver} ({self.receiver_id})"
 
     def is_received_by(self, uid: str) -> bool:
-        """Tell whether a user is at the other end of it."""
+        """Tell whether a user is the recipient."""
         return uid not in (self.owner_id, self.file_owner_id)
 
     @property
     def expires(self) -> date | None:
-        """The last day."""
+        """The last day on which it is valid."""
         try:
             return None if self.expiration is None else datetime.fromisoformat(self.expiration).date()
         except ValueError:
@@ -94,14 +94,14 @@ class Share(Answer):
 
     @property
     def version(self) -> str:
-        """A word for the state it is in: Nextcloud gives shares no etag."""
+        """A hash of its state: Nextcloud has no etags for shares."""
         state = (self.permissions, self.expiration, self.note, self.label, self.has_password, self.path)
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Whom something is shared with, by the id that Nextcloud has for them."""
+    """The recipient of a share, with the id that Nextcloud uses."""
 
     kind: Kind
     id: str
@@ -143,16 +143,16 @@ _FOUND = TypeAdapter(ocs.Envelope[_Sharees])
 
 
 class SharingClient:
-    """Lists, makes, changes and ends one user's shares."""
+    """Lists, creates, changes and ends one user's shares."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def list_shares(self, *, with_me: bool, path: str | None = None) -> list[Share]:
-        """Fetch what the user shares, or what others share with them; all there is in one answer.
+        """Fetch the user's own shares, or those that the user received; all in one response.
 
         Raises:
-            NotFound: Nothing is at that path.
+          NotFound: Nothing is at that path.
         """
         asked = {"shared_with_me": "true"} if with_me else {"reshares": "true"} if path else {}
         if path is not None:
@@ -165,7 +165,7 @@ class SharingClient:
         """Fetch one share.
 
         Raises:
-            NotFound: There is none of that id that the user may see.
+          NotFound: There is no share with that id that the user may see.
         """
         where = f"{_API}/shares/{_checked(share_id)}"
         shares, _ = await ocs.get(self._http, where, _SHARES, sentences=_gone(share_id))
@@ -174,13 +174,13 @@ class SharingClient:
         return shares[0]
 
     async def receiver(self, name: str, kind: Recipient) -> Receiver:
-        """Find the one user or group of that name, account name or e-mail address.
+        """Find the one user or group with that name, account name or e-mail address.
 
-        Nothing is guessed: what is shared with the wrong one cannot be taken back out of their head.
+        Only exact matches count: content shared with the wrong user may have been read before the share is ended.
 
         Raises:
-            NotFound: There is none; names that are alike are told.
-            InvalidInput: There are several, or it is the user's own account.
+          NotFound: There is none; the error lists similar names.
+          InvalidInput: There are several, or it is the user's own account.
         """
         if kind == "person" and name.casefold() == self._http.uid.casefold():
             raise errors.InvalidInput("That is this account itself: nothing can be shared with oneself.")
@@ -211,14 +211,14 @@ class SharingClient:
         receiver: Receiver | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> Share:
-        """Share what is at a path; sharing with the same one again answers the share there is, unchanged.
+        """Share what is at a path; for an existing share with the same recipient, return that unchanged.
 
-        `fields` are `expireDate`, `note`, `label` and `password`, in Nextcloud's words.
+        `fields` are `expireDate`, `note`, `label` and `password`, as in Nextcloud's API.
 
         Raises:
-            NotFound: The path, the receiver or the date is none.
-            InvalidName: Nextcloud refuses the password.
-            Forbidden: The user or the administrator's rules do not allow it.
+          NotFound: The path or the recipient does not exist, or the date is invalid.
+          InvalidName: Nextcloud rejects the password.
+          Forbidden: The user's permissions or the administrator's rules forbid it.
         """
         sent: dict[str, object] = {"path": path, "shareType": int(kind), "permissions": int(permissions)}
         if receiver is not None:
@@ -239,11 +239,11 @@ class SharingClient:
             )
 
     async def update(self, share: Share, fields: Mapping[str, object]) -> Share:
-        """Change a share; an empty text takes date, note, label or password off.
+        """Change a share; an empty text removes date, note, label or password.
 
         Raises:
-            InvalidName: Nextcloud refuses a value.
-            NotFound: It is gone, or the date is none.
+          InvalidName: Nextcloud rejects a value.
+          NotFound: It no longer exists, or the date is invalid.
         """
         told = f"Nextcloud did not change share {share.id}{{reason}}."
         sentences = {
@@ -254,7 +254,7 @@ class SharingClient:
         where = f"{_API}/shares/{_checked(share.id)}"
         kept: dict[str, object] = {}
         if share.kind == Kind.EMAIL and share.tells_password_in_talk:
-            # The one thing that Nextcloud (up to 18 at least) takes back when it is not sent again.
+            # The only value that Nextcloud (at least up to 18) resets when it is not sent again.
             kept["sendPasswordByTalk"] = "true"
         with file_errors.in_doubt(share.path):
             return await ocs.send(
@@ -262,7 +262,7 @@ class SharingClient:
             )
 
     async def delete(self, share: Share) -> None:
-        """End a share; of one that was received, only let go."""
+        """End a share; a received share is only removed for the recipient."""
         sentences = {
             **_gone(share.id),
             403: f"Nextcloud does not let the person end share {share.id}{{reason}}; its owner can.",
@@ -277,7 +277,7 @@ class SharingClient:
 
 
 def shared_at(share: Share) -> datetime:
-    """Tell when it was shared."""
+    """Return when it was created."""
     return timestamp.moment(share.shared_at)
 
 

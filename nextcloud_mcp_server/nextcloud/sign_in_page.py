@@ -1,4 +1,4 @@
-"""Tells the web page of something before Nextcloud, such as a proxy's sign-in, from the content of a file."""
+"""Distinguishes the content of a file from a web page of a proxy, such as its sign-in page."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 
 _PAGES: Final = ("text/html", "application/xhtml+xml")
-#: Of 32.0.1 every file has both; the second is missing where Nextcloud's debug mode is on.
+#: In 32.0.1 every file has both; the second is missing in Nextcloud's debug mode.
 _OF_NEXTCLOUD: Final = ("OC-ETag", "Content-Disposition")
 
 
 def is_possible(response: httpx2.Response) -> bool:
-    """Tell whether this may be a page of something else: it is one, and no header says that it is a file."""
+    """Tell whether a response may be a page of a proxy: it is HTML, and no header identifies a file."""
     headers = response.headers
     return headers.get("Content-Type", "").startswith(_PAGES) and not any(
         name in headers for name in _OF_NEXTCLOUD
@@ -23,10 +23,10 @@ def is_possible(response: httpx2.Response) -> bool:
 
 
 def refuse(path: str, version: Version, known: Entry | None) -> None:
-    """Refuse a possible page unless the file is a page in this very version.
+    """Raise unless the file itself is an HTML page in this version.
 
     Raises:
-        NotNextcloud: It is not what Nextcloud says of the file.
+      NotNextcloud: The response differs from what Nextcloud says of the file.
     """
     is_file = (
         known is not None
@@ -39,7 +39,7 @@ def refuse(path: str, version: Version, known: Entry | None) -> None:
 
 
 def not_content(path: str) -> errors.NotNextcloud:
-    """Say that a page came instead of what was asked for."""
+    """Return the error for a page in place of content."""
     return errors.NotNextcloud(
         f"A web page came back instead of {quoted(path)}, such as the sign-in page of a proxy; it was not taken "
         "for the content. The administrator should let this server through the proxy in front of Nextcloud."

@@ -1,4 +1,4 @@
-"""Spellings of the same thing: of addresses (RFC 3986 §6.2), and of texts in Unicode."""
+"""Equivalent spellings: of URLs (RFC 3986 §6.2), and of texts in Unicode."""
 
 import re
 import unicodedata
@@ -8,14 +8,14 @@ from urllib.parse import SplitResult, urlsplit
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-#: RFC 3986 §2.3: escaped or not, these mean the same.
+#: RFC 3986 §2.3: escaped or not, these are equivalent.
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
 
 
 def canonical(url: str) -> str:
-    """Write an http(s) address in one way, so that two spellings of it compare as equal; others as they are.
+    """Normalise an http(s) URL, so that equivalent spellings are equal; return others unchanged.
 
-    Only what RFC 3986 §6.2.2 and §6.2.3 call equivalent is brought together, and a slash at the end.
+    Only what RFC 3986 §6.2.2 and §6.2.3 call equivalent is normalised, and a trailing slash.
     """
     try:
         parts = urlsplit(url)
@@ -23,7 +23,7 @@ def canonical(url: str) -> str:
     except ValueError:
         return url
     scheme = parts.scheme
-    # `urlsplit` drops some control characters: what holds them is no spelling of anything else.
+    # `urlsplit` drops some control characters, so a URL with them is equivalent to no other.
     if scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or not _is_plain(url):
         return url
     query = f"?{parts.query}" if parts.query else ""
@@ -33,12 +33,12 @@ def canonical(url: str) -> str:
 
 
 def same(left: str, right: str) -> bool:
-    """Tell whether two addresses, or two other names, mean the same."""
+    """Tell whether two URLs, or two other names, are equivalent."""
     return left == right or canonical(left) == canonical(right)
 
 
 def host(value: str, scheme: str) -> str:
-    """Write a Host header in one way (RFC 9110 §7.2), without the port that goes without saying."""
+    """Normalise a Host header (RFC 9110 §7.2), without the default port."""
     if not _is_plain(value) or re.search(r"[/\\@?#%]", value):
         return value
     try:
@@ -50,7 +50,7 @@ def host(value: str, scheme: str) -> str:
 
 
 def is_address(value: str) -> bool:
-    """Tell whether a Host header names a machine by its IP address."""
+    """Tell whether a Host header contains an IP address."""
     name, _, port = value.rpartition("]") if value.startswith("[") else value.partition(":")
     try:
         ip_address(name.removeprefix("["))
@@ -60,12 +60,12 @@ def is_address(value: str) -> bool:
 
 
 def composed(text: str) -> str:
-    """Write accents as Nextcloud stores names: in Unicode form NFC, one character for a letter with its accent."""
+    """Normalise a text to NFC, in which Nextcloud stores names."""
     return unicodedata.normalize("NFC", text)
 
 
 def folded(text: str) -> str:
-    """Make texts comparable however they were typed: composed characters, no case."""
+    """Normalise texts for comparison: NFC, without case."""
     return composed(text).casefold()
 
 

@@ -1,8 +1,8 @@
-"""The app for user status, as Nextcloud 32.0.1 brings it (1.12.0).
+"""The app for user status, as part of Nextcloud 32.0.1 (1.12.0).
 
-One's own status, and setting whether one is there, are recorded. What messages answer, and other users'
-status, was read in its code (`lib/Controller/UserStatusController.php`, `StatusesController.php`,
-`lib/Service/StatusService.php`): when a message ends, what was said of being there ends with it.
+Recorded are the user's own status and setting the presence. Responses for messages, and other users' status, were
+read in its code (`lib/Controller/UserStatusController.php`, `StatusesController.php`,
+`lib/Service/StatusService.php`): when a message ends, the presence set with it ends too.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _REFUSED: Final = {400: "Nextcloud did not set that status{reason}. Change it an
 
 
 class Status(Answer):
-    """Whether a user is there, and what they say about it until `clear_at`, a Unix time."""
+    """A user's presence, and the message shown until `clear_at`, a Unix time."""
 
     uid: str = Field(validation_alias="userId")
     status: str = "offline"
@@ -34,21 +34,21 @@ _STATUS = TypeAdapter(ocs.Envelope[Status])
 
 
 class StatusClient:
-    """Reads users' status, and sets one user's own."""
+    """Reads users' status, and sets the user's own."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def find_person(self, name: str) -> Someone:
-        """Find the one user of that name; raises as `people.find`."""
+        """Find the one user with that name; raises like `people.find`."""
         return await people.find(self._http, name)
 
     async def own(self) -> Status:
-        """Fetch the user's own status; offline, if they never set any."""
+        """Fetch the user's own status; offline if the user never set one."""
         return await self._get("user_status", self._http.uid)
 
     async def of(self, uid: str) -> Status:
-        """Fetch what another user shows; who is invisible is offline, and so is who never set any."""
+        """Fetch what another user shows; offline for invisible users and for those who never set a status."""
         return await self._get(f"statuses/{quote(uid, safe='')}", uid)
 
     async def _get(self, path: str, uid: str) -> Status:
@@ -59,20 +59,23 @@ class StatusClient:
         return status
 
     async def set_presence(self, status: str) -> Status:
-        """Say whether the user is there; what they say about it stays."""
+        """Set the presence; the message stays."""
         return await self._put("status", {"statusType": status})
 
     async def set_message(self, message: str | None, icon: str | None, clear_at: int | None) -> Status:
-        """Set message, icon and end all together; nothing at all takes them off.
+        """Set message, icon and end together; without any of them, remove the message.
 
         Raises:
-            InvalidName: The icon is not one emoji, or the end is past.
+          InvalidName: The icon is not one emoji, or the end is in the past.
         """
         fields = {"message": message, "statusIcon": icon, "clearAt": clear_at}
         return await self._put("message/custom", fields)
 
     async def end_predefined(self, message_id: str, clear_at: int | None) -> Status:
-        """Set when one of Nextcloud's own messages ends, which others see in their own language; raises as above."""
+        """Set the end of a predefined message; raises like `set_message`.
+
+        Other users see these messages in their own language.
+        """
         return await self._put("message/predefined", {"messageId": message_id, "clearAt": clear_at})
 
     async def _put(self, what: str, fields: object) -> Status:

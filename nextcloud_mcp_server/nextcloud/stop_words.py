@@ -1,7 +1,7 @@
-"""Words of English, German, French and Spanish that say nothing about what is looked for.
+"""Stop words of English, German, French and Spanish.
 
-Written as `ranking.fold` leaves them: small, without accents. Sources: the stop word lists of Snowball
-(https://snowballstem.org/algorithms), without words that name things, and the words with which users ask.
+Written as `ranking.fold` returns them: lower case, without accents. Sources: the stop word lists of Snowball
+(https://snowballstem.org/algorithms), without nouns, and the words with which users phrase questions.
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ _SPANISH: Final = (
     "os otra otro para pero poco por porque que quien quienes se ser si sin sobre son soy su sus tambien te "
     "tengo ti tiene todo todos tu tus un una uno unos usted y ya yo anote"
 )
-#: Pairs of signs out of Chinese and Japanese questions.
+#: Pairs of characters from Chinese and Japanese questions.
 _PAIRS: Final = "哪里 在哪 哪儿 什么 怎么 为什 如何 我的 你的 了吗 どこ です ます した から こと の? は?"
 
 STOP_WORDS: Final = frozenset(f"{_ENGLISH} {_GERMAN} {_FRENCH} {_SPANISH} {_PAIRS}".split())

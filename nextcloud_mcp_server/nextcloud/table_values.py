@@ -1,7 +1,7 @@
-"""The values of a table's cells: as users write them, and as the Tables app stores them.
+"""Converts the values of table cells between the form users write and the form the Tables app stores.
 
-What Tables 1.0 cannot parse it stores as nothing, and says so to no one: a label where it wants a number,
-a date in another form. So a value is checked against its column before it is sent.
+Values that Tables 1.0 cannot parse are stored as empty without an error: a label where it wants a number, a date in
+another form. So a value is checked against its column before it is sent.
 """
 
 import json
@@ -23,7 +23,7 @@ _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MOST_STARS: Final = 5
 _WHOLE: Final = 100
 _LISTED: Final = 30
-#: Up to here a floating-point number holds every whole number.
+#: The largest integer up to which a float represents every integer.
 _EXACT: Final = 2**53
 _PREFIXES: Final = {0: "", 1: "group:", 2: "team:"}
 
@@ -57,12 +57,12 @@ class Column(Answer):
 
     @property
     def kind(self) -> str:
-        """Name the type as Tables does in its capabilities, such as `text-line` or `selection`."""
+        """The type as in Tables' capabilities, such as `text-line` or `selection`."""
         return f"{self.type}-{self.subtype}" if self.subtype else self.type
 
 
 def shown(column: Column, value: object) -> object:
-    """Turn a stored value into what a user would write; what is odd is shown as it is."""
+    """Convert a stored value for display; unexpected values are returned unchanged."""
     if value in (None, "", []):
         return None
     reader = _READERS.get(column.kind)
@@ -70,10 +70,10 @@ def shown(column: Column, value: object) -> object:
 
 
 def stored(column: Column, value: object) -> object:
-    """Turn what a model sends into what Tables stores; None clears the cell.
+    """Convert a value from a client to what Tables stores; None clears the cell.
 
     Raises:
-        InvalidInput: It does not fit the column; the sentence says what does.
+      InvalidInput: It does not fit the column; the error says what does.
     """
     if value in (None, ""):
         return None
@@ -86,7 +86,7 @@ def stored(column: Column, value: object) -> object:
 
 
 def _refuse_beyond(column: Column, ready: object) -> None:
-    """Hold a value to the limits of its column, each of which may be absent; Tables asks them of every type."""
+    """Check a value against the optional limits of its column; Tables checks them for every type."""
     longest, low, high = column.longest, column.minimum, column.maximum
     if isinstance(ready, str):
         if longest is not None and len(ready) > longest:
@@ -102,7 +102,7 @@ def _refuse_beyond(column: Column, ready: object) -> None:
 
 
 def _plain(number: float) -> str:
-    """Write a limit with all its digits."""
+    """Return a limit with all its digits."""
     return str(int(number)) if number.is_integer() and abs(number) < _EXACT else str(number)
 
 
@@ -114,7 +114,7 @@ def _unfit(column: Column, what: str) -> errors.InvalidInput:
 
 
 def _whole(value: object) -> int | None:
-    """Read the number of an option, which is stored as a number or as text."""
+    """Return the id of an option, which is stored as a number or as text."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -133,7 +133,7 @@ def _ticked(_: Column, value: object) -> bool:
 
 
 def _link(_: Column, value: object) -> object:
-    """Show the address of a link, which is stored with its title in JSON."""
+    """Return the URL of a link, which is stored with its title as JSON."""
     try:
         return json.loads(str(value))["value"]
     except (ValueError, TypeError, KeyError):
@@ -165,7 +165,7 @@ def _stored_link(column: Column, value: object) -> str:
     link = value.strip() if isinstance(value, str) else ""
     if not link.startswith(("http://", "https://")) or any(char.isspace() for char in link):
         raise _unfit(column, "must be an address such as https://example.org")
-    # A bare address would be cut after three letters of its top-level domain.
+    # Tables would cut a bare URL after three letters of its top-level domain.
     return json.dumps({"title": link, "value": link, "providerId": "url"})
 
 
@@ -179,7 +179,7 @@ def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:
-        # A whole number that no floating-point number can hold, which is how Tables stores it.
+        # An integer that no float can represent, which is how Tables stores it.
         return False
 
 
@@ -204,7 +204,7 @@ def _tick(column: Column, value: object) -> str:
 
 
 def _chosen(column: Column, value: object) -> int:
-    # Two choices may differ in letter case alone.
+    # Two options may differ in letter case alone.
     forms: tuple[Callable[[str], str], ...] = (str, folded)
     found = next(
         (each.id for form in forms for each in column.options if form(each.label) == form(str(value))), None
@@ -233,7 +233,7 @@ def _moment(column: Column, value: object) -> str:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         moment = None
-    # A zone would be dropped without converting the time.
+    # Tables would drop a zone without converting the time.
     if moment is None or moment.tzinfo is not None:
         raise _unfit(column, "must be a time without a zone, such as 2026-12-24 18:30")
     return f"{moment:%Y-%m-%d %H:%M}"

@@ -30,7 +30,7 @@ _OF_ROW: Final = {403: _NOT_ALLOWED, 404: _NO_ROW}
 
 
 class Rights(Answer):
-    """What a user whom a table is shared with may do."""
+    """The permissions of a user with whom a table is shared."""
 
     create: bool = False
     update: bool = False
@@ -38,7 +38,7 @@ class Rights(Answer):
 
 
 class Table(Answer):
-    """One table; `rights` count only where it is shared with the user."""
+    """One table; `rights` apply only where it is shared with the user."""
 
     id: Id
     title: str
@@ -53,9 +53,10 @@ class Table(Answer):
 
     @property
     def readonly(self) -> bool:
-        """Tell whether the user may only read it.
+        """Tell whether the user can only read it.
 
-        Of one's own table Tables 1 says nothing, and Tables 2 that all is forbidden; but neither is shared with them.
+        For the user's own table Tables 1 sends no rights, and Tables 2 sends that everything is forbidden; so only
+        shared tables are checked.
         """
         rights = None if self.shared is False else self.rights
         return rights is not None and not (rights.create or rights.update or rights.delete)
@@ -63,7 +64,7 @@ class Table(Answer):
 
 class _Cell(Answer):
     column: Id = Field(validation_alias="columnId")
-    # What a cell holds depends on its column.
+    # The type depends on the column.
     value: Any = None
 
 
@@ -78,12 +79,12 @@ class Row(Answer):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by the ids of their columns."""
+        """The values by column id."""
         return {cell.column: cell.value for cell in self.cells}
 
     @property
     def etag(self) -> str:
-        """Tell one state of the row from another, for Tables has no etags."""
+        """A hash of the row's state, since Tables has no etags."""
         state = sorted(
             (column, json.dumps(value)) for column, value in self.values.items() if value is not None
         )
@@ -104,14 +105,14 @@ class TablesClient:
         self._http = http
 
     async def list_tables(self) -> list[Table]:
-        """Fetch the tables the user owns or has shared with them."""
+        """Fetch the tables that the user owns or that are shared with the user."""
         return decoded(await self._http.request("GET", f"{_BASE}/tables"), _TABLES)
 
     async def table(self, table_id: Id) -> Table:
         """Fetch one table.
 
         Raises:
-            NotFound: No such table, or it belongs to someone else.
+          NotFound: No such table, or it belongs to another user.
         """
         response = await self._http.request("GET", f"{_BASE}/tables/{table_id}", sentences=_OF_TABLE)
         return decoded(response, _TABLE)
@@ -143,7 +144,7 @@ class TablesClient:
         """Add a row.
 
         Raises:
-            InvalidName: A value is not what its column takes.
+          InvalidName: Tables rejects a value.
         """
         response = await self._http.request(
             "POST",
@@ -154,7 +155,7 @@ class TablesClient:
         return decoded(response, _ROW)
 
     async def update(self, row: Row, values: Mapping[str, object]) -> Row:
-        """Set the given cells of a row that was just read; the others stay."""
+        """Set the given cells of a row that was just read and keep the others."""
         response = await self._http.request(
             "PUT",
             f"{_BASE}/rows/{row.id}",
@@ -164,10 +165,10 @@ class TablesClient:
         return decoded(response, _ROW)
 
     async def current(self, row_id: Id, if_match: str) -> Row:
-        """Read a row and compare it with what the caller saw.
+        """Fetch a row and check that its etag is still `if_match`.
 
         Raises:
-            EtagMismatch: It was changed since.
+          EtagMismatch: It was changed since it was read.
         """
         row = await self.row(row_id)
         if if_match.strip().strip('"') != row.etag:
@@ -175,5 +176,5 @@ class TablesClient:
         return row
 
     async def delete(self, row_id: Id) -> None:
-        """Delete a row for good."""
+        """Delete a row permanently."""
         await self._http.request("DELETE", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW)

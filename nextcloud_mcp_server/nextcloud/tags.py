@@ -1,4 +1,4 @@
-"""What users mark files with: tags, which all share, and favourites, which each has for themselves."""
+"""Tags, which all users share, and favourites, which each user has alone."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
@@ -15,15 +15,15 @@ from nextcloud_mcp_server.nextcloud.spelling import composed
 _TAGS: Final = dav.Tree(("systemtags",))
 _PROPERTIES: Final = ("oc:id", "oc:display-name", "oc:can-assign")
 _NO_TAGS: Final = "This Nextcloud has no tags: their app is switched off."
-#: What `oc:permissions` has where the user may change something: a file (W), or a folder and what is in it.
+#: Letters of `oc:permissions` for changing a file (W), or a folder and its content.
 _CHANGING: Final = frozenset("WCKNV")
-#: The column holds so much, and Nextcloud cuts off the rest without a word.
+#: The size of the database column; Nextcloud silently truncates longer names.
 _MAX_TAG_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag; some are the administrator's to give."""
+    """A tag; some may be assigned by administrators only."""
 
     tag_id: str
     name: str
@@ -32,7 +32,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What was marked: its path, its file id and what the user may do with it, as `oc:permissions` has it."""
+    """A file to mark: its path, its file id and its `oc:permissions`."""
 
     path: str
     file_id: str
@@ -40,34 +40,34 @@ class Marked:
 
     @property
     def is_read_only(self) -> bool:
-        """Tell whether it is known that the user may not change it, which setting a tag needs."""
+        """Tell whether the user is known to lack write permission, which assigning a tag needs."""
         return bool(self.permissions) and not _CHANGING & set(self.permissions)
 
 
 class LabelsClient:
-    """Reads and sets the tags and the favourite mark of files and folders."""
+    """Reads and sets the tags and the favourite flag of files and folders."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
         self._files = dav.Tree.of("files", http.uid)
 
     async def all_tags(self) -> list[Tag]:
-        """Fetch every tag the user can see, by name.
+        """Fetch every tag that the user can see, sorted by name.
 
         Raises:
-            NotFound: This Nextcloud has no tags.
+          NotFound: This Nextcloud has no tags.
         """
         return await self._listed(_TAGS, _NO_TAGS)
 
     async def tags_of(self, file_id: str) -> list[Tag]:
-        """Fetch the tags of one file or folder, by name."""
+        """Fetch the tags of one file or folder, sorted by name."""
         return await self._listed(_relations(file_id), "It is gone, or this Nextcloud has no tags.")
 
     async def find_tag(self, name: str) -> Tag:
         """Find a tag by its name.
 
         Raises:
-            NotFound: There is none.
+          NotFound: There is none.
         """
         found = _named(name, await self.all_tags())
         if found is None:
@@ -77,10 +77,10 @@ class LabelsClient:
     async def change(
         self, item: Marked, *, add: Sequence[str], remove: Sequence[str], favourite: bool | None
     ) -> list[str]:
-        """Set and unset marks, one request each; answers what failed, in sentences.
+        """Add and remove tags and the favourite flag, one request each; return failures as sentences.
 
         Raises:
-            NextcloudError: Nothing was changed.
+          NextcloudError: Nothing was changed.
         """
         for name in add:
             _check(name)
@@ -102,7 +102,7 @@ class LabelsClient:
 
     async def _add(self, item: Marked, name: str, known: Sequence[Tag]) -> None:
         if item.is_read_only:
-            # Nextcloud would refuse it only after a new tag was made, which every user sees and no one can take back.
+            # Nextcloud would reject it only after creating a new tag, which every user sees and cannot remove.
             raise errors.Forbidden(_READ_ONLY)
         if tag := _named(name, known):
             await self._assign(item, tag.tag_id)
@@ -116,12 +116,12 @@ class LabelsClient:
             raise type(error)(f"{error}{await self._unmade(name, tag_id)}") from error
 
     async def _assign(self, item: Marked, tag_id: str) -> None:
-        # Another user may just have set it.
+        # Another user may just have assigned it.
         with suppress(errors.Conflict), file_errors.in_doubt(item.path):
             await self._http.request("PUT", _relations(item.file_id).url((tag_id,)), sentences=_NOT_YOURS)
 
     async def _unmade(self, name: str, tag_id: str) -> str:
-        """Delete a tag that was made for nothing; says what is left where only administrators can."""
+        """Delete a newly created tag that could not be assigned; return a note where that fails."""
         try:
             await self._http.request("DELETE", _TAGS.url((tag_id,)))
         except file_errors.NOT_SEEN:
@@ -131,7 +131,7 @@ class LabelsClient:
     async def _remove(self, item: Marked, tag: Tag) -> None:
         if item.is_read_only:
             raise errors.Forbidden(_READ_ONLY)
-        # Another user may just have taken it off.
+        # Another user may just have removed it.
         with suppress(errors.NotFound), file_errors.in_doubt(item.path):
             url = _relations(item.file_id).url((tag.tag_id,))
             await self._http.request("DELETE", url, sentences=_NOT_YOURS)
@@ -143,7 +143,7 @@ class LabelsClient:
             await self._http.request("PROPPATCH", url, headers=dav.XML_HEADERS, content=body)
 
     async def _create(self, name: str) -> str:
-        """Create a tag that every user can see and use, and answer its id."""
+        """Create a tag that every user can see and use, and return its id."""
         wanted = {"name": name, "userVisible": True, "userAssignable": True, "canAssign": True}
         refused = (
             f"This Nextcloud lets only administrators make tags, and there is none called {quoted(name)}: "
@@ -183,7 +183,7 @@ _HIDDEN: Final = "a tag of that name exists already, but only administrators can
 
 
 class _Step(NamedTuple):
-    """One change, and what to say when it fails."""
+    """One change, and the text for its failure."""
 
     failed: str
     run: Callable[[], Awaitable[None]]
@@ -213,7 +213,7 @@ def _relations(file_id: str) -> dav.Tree:
 
 
 def _named(name: str, tags: Sequence[Tag]) -> Tag | None:
-    """Find the tag of that name; regardless of case only where that leaves no doubt."""
+    """Find the tag with that name; ignore case only where that is unambiguous."""
     exact = composed(name)
     for wanted in (exact, exact.strip()):
         same = [tag for tag in tags if composed(tag.name) == wanted]
@@ -224,7 +224,7 @@ def _named(name: str, tags: Sequence[Tag]) -> Tag | None:
 
 
 def is_among(name: str, tags: Sequence[str]) -> bool:
-    """Tell whether a tag of that name is among these, as `change` finds it."""
+    """Tell whether a tag of that name is among these, by the rule of `change`."""
     return _named(name, [Tag(tag, tag, assignable=True) for tag in tags]) is not None
 
 

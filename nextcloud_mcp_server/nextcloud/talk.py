@@ -1,12 +1,12 @@
-"""Talk: conversations, and what is said in them.
+"""Talk: conversations and their messages.
 
-There are no recordings of it. The shape of requests and answers was taken from the documentation and code of
-Talk 22 (github.com/nextcloud/spreed, whose 22.0.2 is for Nextcloud 32): `docs/conversation.md` at d2f5be2f,
-`docs/chat.md` at a490c653, `docs/reaction.md` at fb4ef079, `lib/Controller/ChatController.php` at ecf3a714 and
+There are no recordings of it. The requests and responses follow the documentation and code of Talk 22
+(github.com/nextcloud/spreed, whose 22.0.2 is for Nextcloud 32): `docs/conversation.md` at d2f5be2f, `docs/chat.md` at
+a490c653, `docs/reaction.md` at fb4ef079, `lib/Controller/ChatController.php` at ecf3a714 and
 `lib/ResponseDefinitions.php` at 2976a57d.
 
-Reading leaves no trace: history is asked for, not what comes next, which alone moves the read marker; no one
-joins a conversation, and whether the user is there is not touched.
+Reading has no side effect. Only history is requested, not new messages, since that request alone moves the read
+marker. The user joins no conversation, and the user's status is not changed.
 """
 
 import re
@@ -25,7 +25,7 @@ from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
 _API: Final = "/apps/spreed/api/v1"
-#: The user's status stays as it is, and so do the read marker and their notifications.
+#: Keeps the user's status, the read marker and the notifications unchanged.
 _NO_TRACE: Final = {
     "lookIntoFuture": 0,
     "setReadMarker": 0,
@@ -41,13 +41,13 @@ _SENTENCES: Final = {
     412: "That conversation is in its lobby: only its moderators can see or write anything yet.",
     413: "The message is too long for Talk, so nothing was sent. Make it shorter.",
 }
-#: Since Talk 24 a permission of its own: a user who may write may be kept from reacting.
+#: Since Talk 24 a permission of its own: a user who may write may not be allowed to react.
 _NO_REACTIONS: Final = (
     "The person may not react in that conversation: it is read-only for them, or its moderators took that permission "
     "away. Where they may write, nc_talk_send_message can say the same in words."
 )
 _MENTIONS: Final = frozenset({"user", "guest", "call", "group", "user-group", "circle", "federated_user"})
-#: What tells a client's screen to change a message, and is for no one to read.
+#: Messages that tell a client to update another message, and are not shown.
 _FOR_CLIENTS: Final = frozenset(
     {"message_deleted", "message_edited", "reaction", "reaction_deleted", "reaction_revoked"}
 )
@@ -63,7 +63,7 @@ def _thing(value: object) -> object:
 
 
 class Parameter(Answer):
-    """What stands for a placeholder in a message: a user who is mentioned, a file."""
+    """The value of a placeholder in a message: a mentioned user, a file."""
 
     type: str = ""
     name: str = ""
@@ -71,7 +71,7 @@ class Parameter(Answer):
 
 
 class Parent(Answer):
-    """The message that another one answers."""
+    """The message that another one replies to."""
 
     id: Id
     message: str = ""
@@ -81,7 +81,7 @@ class Parent(Answer):
 
     @property
     def text(self) -> str:
-        """The message with names in place of its placeholders."""
+        """The message with its placeholders replaced by names."""
 
         def shown(found: re.Match[str]) -> str:
             what = self.parameters.get(found[1])
@@ -93,9 +93,9 @@ class Parent(Answer):
 
 
 class Message(Parent):
-    """A message; `system` names what one reports that no one wrote."""
+    """A message; `system` names the event of a system message."""
 
-    # The last one of a conversation on another server has neither.
+    # The last message of a conversation on another server has no id.
     id: Id = "0"
     sent_at: int = Field(default=0, validation_alias="timestamp")
     author: str = Field(default="", validation_alias="actorDisplayName")
@@ -129,13 +129,13 @@ class Room(Answer):
 
     @property
     def read_only(self) -> bool:
-        """Tell whether the user can write nothing there."""
+        """Tell whether the user cannot write there."""
         return bool(self.locked) or not self.permissions & _MAY_WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A page of messages, the newest first; `before` leads to older ones."""
+    """A page of messages, newest first; `before` is the cursor for older ones."""
 
     messages: Sequence[Message]
     before: int | None
@@ -153,22 +153,22 @@ _REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
 
 
 class TalkClient:
-    """Reads one user's conversations, and writes in them."""
+    """Reads one user's conversations and sends messages."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
 
     async def rooms(self) -> list[Room]:
-        """Fetch all of the user's conversations, in no order."""
+        """Fetch all of the user's conversations, unsorted."""
         rooms, _ = await ocs.get(self._http, _ROOMS, _LIST, params={"noStatusUpdate": 1})
         return rooms
 
     async def history(self, token: str, *, limit: int, before: int | None = None) -> History:
-        """Fetch messages older than `before`, or the newest; what is for clients alone is left out.
+        """Fetch messages older than `before`, or the newest, without those that only update others.
 
         Raises:
-            NotFound: There is no such conversation, or the user is not in it.
-            Forbidden: It is in its lobby.
+          NotFound: There is no such conversation, or the user is not in it.
+          Forbidden: The user is in its lobby.
         """
         asked: dict[str, str | int] = {**_NO_TRACE, "limit": limit, "format": "json"}
         if before is not None:
@@ -187,12 +187,12 @@ class TalkClient:
         return History(messages, int(last) if last.isdecimal() else None)
 
     async def send(self, token: str, text: str, *, reply_to: Id | None, silent: bool) -> Message | None:
-        """Say something; None when Talk sent it and shows it to no one, as a command.
+        """Send a message; return None when Talk accepted it but shows it to no user, such as a command.
 
         Raises:
-            NotFound: There is no such conversation, or the user is not in it.
-            Forbidden: They may not write there.
-            InvalidName: There is no such message to answer.
+          NotFound: There is no such conversation, or the user is not in it.
+          Forbidden: The user may not write there.
+          InvalidName: There is no such message to reply to.
         """
         fields: dict[str, object] = {"message": text, "silent": silent}
         wrong = "Talk did not take the message, and sent nothing."
@@ -212,13 +212,13 @@ class TalkClient:
             ) from error
 
     async def react(self, token: str, message_id: Id, emoji: str, *, remove: bool) -> dict[str, int]:
-        """Add a reaction of the user's, or take it back; answers how many there are of each.
+        """Add or remove a reaction of the user; return the count of each reaction.
 
         Raises:
-            NotFound: There is no such message, or no such reaction of theirs.
-            Forbidden: They may not react there.
-            ServerFault: Talk took it, and it is not so.
-            InvalidName: It is no emoji, or the message takes no reactions.
+          NotFound: There is no such message, or no such reaction of the user.
+          Forbidden: The user may not react there.
+          ServerFault: Talk accepted it without effect.
+          InvalidName: It is not an emoji, or the message accepts no reactions.
         """
         path = f"{_API}/reaction/{_checked(token)}/{message_id}"
         sentences = {
@@ -240,7 +240,7 @@ class TalkClient:
 
 
 def _bare(emoji: str) -> str:
-    """Leave out what only asks for a coloured picture, which apps add and drop."""
+    """Remove the variation selector that asks for a coloured picture, which apps add and drop."""
     return emoji.replace("\ufe0f", "")
 
 

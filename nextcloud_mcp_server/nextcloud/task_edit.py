@@ -1,4 +1,4 @@
-"""Changes tasks: only what is to change, and a task that recurs goes on when it is done."""
+"""Changes the given fields of tasks; a completed recurring task moves to its next occurrence."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,14 +13,14 @@ from nextcloud_mcp_server.nextcloud.rule import Rule
 from nextcloud_mcp_server.nextcloud.zones import Zones
 
 TASK: Final = "VTODO"
-#: How far ahead the next time of a task is looked for.
+#: How far ahead the next occurrence of a task is looked for.
 _AHEAD: Final = timedelta(days=20 * 366)
 _ALL: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TaskChanges:
-    """What to change of a task; None stays, an empty text goes. `parent` is a UID."""
+    """Changes of a task; None keeps a value, "" removes it. `parent` is a UID."""
 
     title: str | None = None
     description: str | None = None
@@ -35,10 +35,10 @@ class TaskChanges:
 
 
 def new_task(uid: str, changes: TaskChanges, *, now: datetime) -> Component:
-    """Write a task of these fields.
+    """Create a task with these fields.
 
     Raises:
-        InvalidInput: They do not fit together.
+      InvalidInput: They contradict each other.
     """
     whole, task = event_edit.new_object(TASK, uid, now)
     task.set("STATUS", "NEEDS-ACTION")
@@ -50,7 +50,7 @@ def apply(whole: Component, task: Component, changes: TaskChanges, *, now: datet
     """Set the given fields.
 
     Raises:
-        InvalidInput: They do not fit together, or not to the task.
+      InvalidInput: They contradict each other or the task.
     """
     for name, text in (("SUMMARY", changes.title), ("DESCRIPTION", changes.description)):
         if text is not None:
@@ -70,7 +70,7 @@ def apply(whole: Component, task: Component, changes: TaskChanges, *, now: datet
 
 
 def parent_of(task: Component) -> str:
-    """Give the UID of the task that this one is a part of."""
+    """Return the UID of the task's parent."""
     return next((line.value.strip() for line in task.every("RELATED-TO") if _is_parent(line)), "")
 
 
@@ -104,7 +104,7 @@ def _set_times(whole: Component, task: Component, changes: TaskChanges) -> None:
         if (line := task.first(name)) is not None
     }
     if len(times) > 1 and not recurrence.is_alike(times["DTSTART"], times["DUE"]):
-        # Both must be dates, or both times (RFC 5545 §3.8.2.3): the one that was not given follows.
+        # Both must be dates, or both times (RFC 5545 §3.8.2.3): the field that was not given is converted.
         given, other = ("DUE", "DTSTART") if changes.due is not None else ("DTSTART", "DUE")
         times[other] = ical_time.put(task, other, ical_time.like(times[other], times[given]), series.zones)
     if len(times) > 1 and recurrence.is_alike(*times.values()) and times["DUE"] < times["DTSTART"]:
@@ -144,7 +144,7 @@ def _set_progress(whole: Component, task: Component, changes: TaskChanges, now: 
 
 
 def _goes_on(whole: Component, task: Component) -> bool:
-    """Move a task that recurs to its next time; False when this was the last, or the only one."""
+    """Move a recurring task to its next occurrence; return False after the last, and without recurrence."""
     rules = list(task.every("RRULE"))
     if not rules:
         return False

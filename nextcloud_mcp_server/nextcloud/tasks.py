@@ -1,4 +1,4 @@
-"""The tasks of one user, which are calendar objects too."""
+"""The tasks of one user, which are calendar objects."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _BROKEN: Final = "This task cannot be read ({wrong}), so it was left alone: open
 
 
 class Task(NamedTuple):
-    """A task: which object says so, and what it says. `parent` is the id of the task it is a part of."""
+    """A task with its calendar object. `parent` is the id of its parent task."""
 
     stored: Stored
     series: Series
@@ -39,9 +39,9 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskLists:
-    """All tasks of some lists; `unreadable` counts objects that cannot be understood.
+    """All tasks of some lists; `unreadable` counts malformed objects.
 
-    `zone` is where the user is, where that was asked. `boards` counts the lists of Deck's cards that were left out.
+    `zone` is the user's time zone, where requested. `boards` counts the lists of Deck's cards that were left out.
     """
 
     tasks: list[Task]
@@ -73,17 +73,17 @@ class TasksClient:
         self._objects = CalendarObjects(self._dav, TASK, cache=self._cache, shelf=shelf)
 
     async def zone(self) -> tzinfo:
-        """Ask where the user is; UTC where Nextcloud does not know."""
+        """Fetch the user's time zone; UTC where Nextcloud does not know it."""
         return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
-        """Fetch all tasks of a list, or of all.
+        """Fetch all tasks of a list, or of all lists.
 
-        A request for the names of the lists, one for each that has changed, and one for the zone. What Deck shows
-        as tasks is left out unless its list is named. `locate` asks for the user's zone.
+        One request for the names of the lists, one for each that has changed, and one for the user's time zone, if
+        `locate` is set. Deck's lists are left out unless one is named.
 
         Raises:
-            NotFound: No such list.
+          NotFound: No such list.
         """
         found: dict[str, TaskLists] = {}
         place: list[tzinfo] = []
@@ -115,21 +115,21 @@ class TasksClient:
         """Fetch one task.
 
         Raises:
-            NotFound: No such task.
-            ServerFault: It cannot be read.
+          NotFound: No such task.
+          ServerFault: It is malformed.
         """
         return _read(await self._dav.get(task_id))
 
     async def uid_of(self, task_id: str) -> str:
-        """Fetch the UID of a task, by which others name it as theirs."""
+        """Fetch the UID of a task, by which subtasks refer to it."""
         return (await self.get(task_id)).component.text("UID")
 
     async def create(self, calendar: str | None, changes: TaskChanges) -> Task:
-        """Make a task, in the user's first list unless another is named; one request, or two.
+        """Create a task, in the user's first list unless one is named; one or two requests.
 
         Raises:
-            NotFound: No such list, or none at all.
-            Forbidden: It is read-only.
+          NotFound: No such list, or there is no list.
+          Forbidden: It is read-only.
         """
         if calendar is None:
             own = [each for each in await self._lists() if each.writable]
@@ -142,11 +142,11 @@ class TasksClient:
     async def update(
         self, task_id: str, make: Callable[[Task], Awaitable[TaskChanges]], *, if_match: str
     ) -> Task:
-        """Change a task; two requests. `make` says what to change, seeing what is there.
+        """Change a task; two requests. `make` returns the changes for the current task.
 
         Raises:
-            EtagMismatch: It was changed since it was read; nothing was written.
-            Forbidden: The list is read-only.
+          EtagMismatch: It was changed since it was read; nothing was written.
+          Forbidden: The list is read-only.
         """
         task = _read(await self._dav.current(task_id, if_match))
         changes = await make(task)
@@ -156,11 +156,11 @@ class TasksClient:
         return _read(await self._dav.replace(task.stored, whole.written))
 
     async def delete(self, task_id: str, *, if_match: str) -> str:
-        """Move a task to the trash; two requests. Answers its title.
+        """Move a task to the trash and return its title; two requests.
 
         Raises:
-            EtagMismatch: It was changed since it was read; it is still there.
-            Forbidden: The list is read-only.
+          EtagMismatch: It was changed since it was read; it still exists.
+          Forbidden: The list is read-only.
         """
         stored = await self._dav.current(task_id, if_match)
         await self._dav.delete(stored)
@@ -170,10 +170,10 @@ class TasksClient:
             return ""
 
     async def restore(self, task_id: str, *, if_match: str) -> Task:
-        """Take a task out of the trash.
+        """Restore a task from the trash.
 
         Raises:
-            NotFound: It is not there.
+          NotFound: It is not in the trash.
         """
         return _read(await self._dav.restore(task_id, TASK, if_match=if_match))
 
@@ -200,7 +200,7 @@ def _read_all(objects: Sequence[ReadObject]) -> TaskLists:
         try:
             series = one.series(TASK)
             component = _component(series)
-            # What it says of times is read now, so that a broken one hides no other.
+            # Times are parsed now, so that a malformed task does not hide the others.
             for name in ("DTSTART", "DUE", "COMPLETED"):
                 series.time(component, name)
             tasks.append(Task(one.stored, series, component))
@@ -210,6 +210,6 @@ def _read_all(objects: Sequence[ReadObject]) -> TaskLists:
 
 
 def _with_parents(tasks: list[Task]) -> list[Task]:
-    """Say of each task which other one it is a part of: tasks name each other by UID."""
+    """Set the parent id of each task, which the objects give as a UID."""
     ids = {task.component.text("UID"): task.stored.id for task in tasks}
     return [task._replace(parent=ids.get(task_edit.parent_of(task.component))) for task in tasks]

@@ -18,7 +18,7 @@ _PROPERTIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrashEntry:
-    """Something deleted that can be put back."""
+    """A deleted file or folder that can be restored."""
 
     trash_id: str
     original_path: str
@@ -29,7 +29,7 @@ class TrashEntry:
 
 
 class TrashClient:
-    """Looks into one user's trash and puts things back."""
+    """Lists and restores one user's trash."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -39,7 +39,7 @@ class TrashClient:
     async def list_items(
         self, *, limit: int, after: Position | None = None
     ) -> tuple[list[TrashEntry], int, bool]:
-        """Fetch one page of the trash, last deleted first; and how many there are, and whether more."""
+        """Fetch one page of the trash, last deleted first; return also the total and if there are more."""
         window = TopK[TrashEntry](position, limit=limit, after=after)
         await self._fill(window)
         page, more = window.page()
@@ -48,7 +48,7 @@ class TrashClient:
     async def find_deleted(self, path: str) -> TrashEntry | None:
         """Find what was last deleted at this path; None also when the trash cannot be read.
 
-        Called after a deletion, so trouble here must not read like the deletion failed.
+        Called after a deletion, so an error here must not look like a failed deletion.
         """
         wanted = dav.split(path)
         window = TopK[TrashEntry](position, limit=1, after=None)
@@ -77,21 +77,21 @@ class TrashClient:
                             window.offer(entry)
 
     async def restore(self, trash_id: str) -> TrashEntry:
-        """Put something back where it was; two requests. Answers what it was.
+        """Restore something to its former place and return it; two requests.
 
-        Nextcloud restores to the top folder when the old one is gone, and under another name
-        when the old one is taken.
+        Nextcloud restores to the top folder when the former one is gone, and under another name when the former one
+        is taken.
 
         Raises:
-            NotFound: Nothing in the trash has that id.
+          NotFound: Nothing in the trash has that id.
         """
         segments = dav.split(trash_id)
         if len(segments) != 1:
             raise errors.InvalidInput("That is not a trash id: take one from nc_files_list_trash.")
         gone = f"Nothing in the trash has the id {quoted(trash_id)}: see nc_files_list_trash."
         entry = await self._find(segments, gone)
-        # Every name in the restore folder counts as taken, so `Overwrite: F` is always refused. Without
-        # it nothing is overwritten either: a name that is taken gets "(restored)".
+        # Every name in the restore folder counts as taken, so `Overwrite: F` is always refused. Without it nothing
+        # is overwritten either: a name that is taken gets "(restored)".
         headers = {"Destination": f"{self._http.base}{self._restore.url(segments)}"}
         with file_errors.in_doubt(entry.original_path):
             await self._http.request("MOVE", self._tree.url(segments), headers=headers, sentences={404: gone})
@@ -116,7 +116,7 @@ class TrashClient:
 
 
 def position(entry: TrashEntry) -> Position:
-    """Tell where an entry stands in a list of the trash, to go on after it."""
+    """Return the position of an entry in a list of the trash, at which a later page continues."""
     return Position.of(-int(entry.deleted_at.timestamp()), entry.trash_id)
 
 

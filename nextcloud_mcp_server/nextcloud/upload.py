@@ -1,4 +1,4 @@
-"""One user's large files, sent in chunks: nothing is seen of a file before all of it is there."""
+"""Uploads large files of one user in chunks: the file appears only when it is complete."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -16,21 +16,21 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 
-#: What is held in memory of a file. Object stores want chunks of at least 5 MiB, proxies small ones.
+#: The bytes of a file held in memory. Object stores want chunks of at least 5 MiB, proxies small ones.
 CHUNK_BYTES: Final = 10_485_760
 
-#: Between the looks for a file whose assembly was not answered; then it is asked for once more.
+#: Seconds between checks for a file whose assembly was not answered; afterwards it is requested once more.
 _PAUSES: Final = (2.0, 5.0, 10.0, 20.0)
 _ASSEMBLIES: Final = 3
 _HEARTBEAT_SECONDS: Final = 5.0
 _CLEARING_SECONDS: Final = 15.0
 
-#: The assembly may go on though its answer did not come; but of these it is known.
+#: Errors after which the assembly may still be running; and those after which it certainly is not.
 _IN_DOUBT: Final = (errors.Unreachable, errors.Unavailable)
 _CERTAIN: Final = (errors.TlsFailed, errors.Maintenance, errors.AccountDisabled, errors.StorageOffline)
-#: Waited before a chunk is tried again that was refused again and again: all that was sent before would be lost.
+#: Seconds to wait before a repeatedly refused chunk is sent again: giving up would lose all earlier chunks.
 _PATIENCE: Final = (5.0, 15.0, 30.0)
-#: What a later call with the same upload may get past.
+#: Errors after which a later call may continue the same upload.
 _PASSING: Final = (errors.AlreadyExists, errors.EtagMismatch, errors.Locked, errors.StorageFull, *_CERTAIN)
 _KEPT: Final = "What was sent is still there: call again with its upload_id, which sends none of it again."
 _CLEARED: Final = "No file was changed, and nothing of what was sent is kept."
@@ -39,7 +39,7 @@ Report = Callable[[float, float], Awaitable[None]]
 
 
 class UploadClient:
-    """Writes one user's large files."""
+    """Uploads one user's large files."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class UploadClient:
         self._pause = pause
 
     async def check(self, path: str, size: int, *, version: str | None) -> Target:
-        """Look whether so many bytes can go there, before any is sent; two requests.
+        """Check that `size` bytes can be stored at a path, before any is sent; two requests.
 
         Raises:
-            AlreadyExists: Something has that name, and no version was given.
-            EtagMismatch: It changed since it was read.
-            NotFound: The folder, or the file to replace, is not there.
-            StorageFull: The quota leaves less.
-            InvalidName: Nextcloud accepts no such name.
+          AlreadyExists: The name is taken, and no version was given.
+          EtagMismatch: It changed since it was read.
+          NotFound: The folder, or the file to overwrite, does not exist.
+          StorageFull: The quota leaves less.
+          InvalidName: Nextcloud rejects the name.
         """
         segments = paths.new(path)
         shown = dav.join(segments)
@@ -99,12 +99,12 @@ class UploadClient:
         total: int,
         report: Report,
     ) -> Written:
-        """Send a large file chunk by chunk and put it together; nothing stays when it fails or is cancelled.
+        """Send a large file in chunks and assemble it; nothing remains after an error or cancellation.
 
         Raises:
-            TooLarge: It has more chunks than Nextcloud takes.
-            StorageFull, Locked, …: Nextcloud refused it.
-            TimedOut: All was sent, and Nextcloud has not said whether it put it together.
+          TooLarge: It has more chunks than Nextcloud accepts.
+          StorageFull, Locked, …: Nextcloud refused it.
+          TimedOut: All was sent, and Nextcloud has not confirmed the assembly.
         """
         if total > CHUNK_BYTES * MAX_CHUNKS:
             raise errors.TooLarge(
@@ -125,7 +125,7 @@ class UploadClient:
         return await self.finish(upload_id, target, total=total, report=report)
 
     async def _put(self, upload_id: str, number: int, data: bytes, target: Target, *, total: int) -> None:
-        """Send a chunk, and wait for what passes: it replaces itself, however often it is sent."""
+        """Send a chunk, and wait after transient errors: a chunk replaces itself when it is sent again."""
         for seconds in _PATIENCE:
             try:
                 await self.requests.put(upload_id, number, data, target, total=total)
@@ -141,7 +141,7 @@ class UploadClient:
 
     @asynccontextmanager
     async def cleared(self, upload_id: str) -> AsyncGenerator[None]:
-        """Throw away what was sent when the rest cannot follow, also when the call is cancelled."""
+        """Delete the chunks when the block fails or is cancelled."""
         try:
             yield
         except errors.NextcloudError as error:
@@ -152,7 +152,7 @@ class UploadClient:
             raise
 
     async def _end(self, upload_id: str, error: errors.NextcloudError, *, kept: bool) -> None:
-        """Have an error say what is left of its upload, and see to it."""
+        """Delete the upload unless `kept`, and add to the error what remains of it."""
         if not kept:
             await self._clear(upload_id)
         error.args = (f"{error} {_KEPT if kept else _CLEARED}",)
@@ -161,7 +161,7 @@ class UploadClient:
         with (
             anyio.CancelScope(shield=True),
             anyio.move_on_after(_CLEARING_SECONDS),
-            # Nextcloud does it after a day.
+            # Nextcloud deletes it after a day.
             suppress(errors.NextcloudError),
         ):
             await self.requests.discard(upload_id)
@@ -169,14 +169,14 @@ class UploadClient:
     async def finish(
         self, upload_id: str, target: Target, *, total: int, report: Report, keep: bool = False
     ) -> Written:
-        """Put the chunks together, and wait for it; `keep` leaves them there where that may help.
+        """Assemble the chunks and wait for the result; `keep` keeps them after an error where useful.
 
-        An answer that does not come is no reason to send everything again: the file is looked for, and
-        only if it does not come, its assembly is asked for once more.
+        A missing response is no reason to send everything again: the file is looked for, and if it does not appear,
+        its assembly is requested once more.
 
         Raises:
-            AlreadyExists, EtagMismatch: The target is not as it was.
-            TimedOut: It may still be put together.
+          AlreadyExists, EtagMismatch: The target has changed.
+          TimedOut: It may still be assembled.
         """
         doubt = False
         for last in (*(False,) * (_ASSEMBLIES - 1), True):
@@ -190,7 +190,7 @@ class UploadClient:
             except errors.NextcloudError as error:
                 if doubt and (written := await self._completed(target, total)):
                     return written
-                # Perhaps by its own assembly.
+                # The lock may be that of its own assembly.
                 if not isinstance(error, errors.Locked) or (last and not doubt):
                     await self._end(upload_id, error, kept=keep and isinstance(error, _PASSING))
                     raise
@@ -221,12 +221,12 @@ class UploadClient:
     async def _full(self, error: errors.StorageFull, target: Target, total: int) -> errors.StorageFull:
         if error.told:
             return error
-        # Nextcloud answers 507 to forbidden kinds of files as well, so the quota is looked at.
+        # Nextcloud answers 507 for forbidden kinds of files as well, so the quota is fetched.
         return errors.StorageFull(f"{error} {await self._files.room(target.segments[:-1], total)}")
 
     @asynccontextmanager
     async def _heartbeat(self, total: int, report: Report) -> AsyncGenerator[None]:
-        """Report while Nextcloud is silent: clients give up a call they hear nothing of."""
+        """Report progress while Nextcloud is silent: clients cancel calls without progress."""
 
         async def beat() -> None:
             share = 0.0
@@ -247,7 +247,7 @@ class UploadClient:
             raise failure
 
     async def _completed(self, target: Target, total: int) -> Written | None:
-        """Look whether the file is there as it was sent, and not as it was before."""
+        """Return the result if the complete file exists in a new version."""
         try:
             entry = await self._files.info(target.path)
         except file_errors.NOT_SEEN:
@@ -259,5 +259,5 @@ class UploadClient:
 
 
 def _assembly(total: int) -> float:
-    """Say what the assembly counts for beside the sending of so many bytes."""
+    """Return the progress units of the assembly, relative to sending so many bytes."""
     return total / 10 + 1

@@ -1,4 +1,4 @@
-"""Which addresses we talk to: the configured Nextcloud, and nothing that an answer names."""
+"""Restricts requests to the configured Nextcloud; URLs in responses are never followed."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ENTRY_POINTS = re.compile(r"/(?:index\.php|remote\.php|public\.php|status\.php|ocs)(?:/.*)?$")
-#: What stands behind a Nextcloud's address when it was copied from a browser.
+#: What follows the address of a Nextcloud that was copied from a browser.
 _PAGES = re.compile(
     r"/(?:apps/[a-z][a-z0-9_]*|login|settings|dashboard|s/[A-Za-z0-9]+|f/[0-9]+|call/[a-z0-9]+)(?:/.*)?$"
 )
@@ -18,9 +18,9 @@ _ROUTES = ("/index.php/", "/login/", "/apps/")
 
 @dataclass(frozen=True, slots=True)
 class NextcloudUrl:
-    """The base address of one Nextcloud.
+    """The base URL of one Nextcloud.
 
-    `port` is None for the scheme's own; `prefix` is "" or, say, "/nextcloud".
+    `port` is None for the scheme's default; `prefix` is "" or, say, "/nextcloud".
     """
 
     scheme: str
@@ -30,11 +30,11 @@ class NextcloudUrl:
 
     @classmethod
     def parse(cls, text: str) -> "NextcloudUrl":
-        """Read an address as users write or copy it.
+        """Parse an address as users type or copy it.
 
         Raises:
-            ConfigurationError: It is no address of a Nextcloud. The text is not repeated: it may
-                hold a password.
+          ConfigurationError: It is not an address of a Nextcloud. The error does not quote the text: it may contain
+            a password.
         """
         try:
             parts = urlsplit(text.strip())
@@ -59,7 +59,7 @@ class NextcloudUrl:
 
     @property
     def netloc(self) -> str:
-        """Host and port, as the `Host` header has them."""
+        """Host and port, as in the `Host` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
@@ -70,15 +70,15 @@ class NextcloudUrl:
 
     @property
     def page(self) -> str:
-        """Name the part of the path that looks like a page of Nextcloud's; empty when none does."""
+        """The part of the path that looks like a page of Nextcloud; "" without one."""
         found = _PAGES.search(self.prefix)
         return found[0] if found else ""
 
     def rebuild(self, url: str) -> str:
-        """Put a URL that Nextcloud answered onto this base.
+        """Move a URL from a Nextcloud response to this base.
 
-        Nextcloud writes URLs from its own idea of its host, which behind a proxy is often wrong
-        (a lost port, an internal name, a doubled prefix); its path and query are right.
+        Nextcloud builds URLs from the host it assumes for itself, which behind a proxy is often wrong (a lost port,
+        an internal name, a doubled prefix); path and query are right.
         """
         parts = urlsplit(url)
         path = self._below_prefix(parts.path)

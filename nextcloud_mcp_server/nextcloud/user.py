@@ -1,4 +1,4 @@
-"""Who a credential belongs to."""
+"""The user to whom a credential belongs."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Final, cast
@@ -12,14 +12,14 @@ from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.picture import MOST_BYTES, Picture
 
-#: A page waits for the picture.
+#: A page waits for the avatar, so this is short.
 _PICTURE_SECONDS: Final = 5
 
 
 def _names(value: object) -> tuple[str, ...]:
     """Read a list of names as PHP may write it: a map where there are gaps, numbers where all are digits.
 
-    Whatever else backs Nextcloud's groups decides that, and no one's sign-in must fail over it.
+    Group back ends decide on the names, and an odd one must not make a sign-in fail.
     """
     values: Collection[object] = ()
     if isinstance(value, Mapping):
@@ -30,7 +30,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 class User(Answer):
-    """A user, by the uid that paths hold (never the name they log in with)."""
+    """A user, by the uid used in paths (never the login name)."""
 
     uid: str = Field(validation_alias="id", min_length=1)
     display_name: str = Field(default="", validation_alias="displayname")
@@ -47,10 +47,10 @@ class UserClient:
         self._http = http
 
     async def get(self) -> User:
-        """Fetch who is signed in.
+        """Fetch the signed-in user.
 
         Raises:
-            WrongAccount: Body and `X-User-Id` name different users.
+          WrongAccount: Body and `X-User-Id` name different users.
         """
         user, response = await ocs.get(self._http, "/cloud/user", _USER)
         if response.headers.get("X-User-Id", user.uid) != user.uid:
@@ -60,9 +60,9 @@ class UserClient:
         return user
 
     async def picture(self) -> Picture | None:
-        """Fetch the picture that the user has chosen; None where there is none, or it cannot be had now.
+        """Fetch the avatar that the user has chosen; None without one, and when it cannot be fetched now.
 
-        Without one Nextcloud draws the first letter, and says so (`AvatarController`).
+        Otherwise Nextcloud draws the first letter, and says so (`AvatarController`).
         """
         try:
             with anyio.fail_after(_PICTURE_SECONDS):

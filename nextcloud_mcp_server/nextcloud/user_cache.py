@@ -1,7 +1,6 @@
-"""What was seen of a user's account a short while ago, so that a call need not ask for it one thing after another.
+"""Recently seen facts about a user's account, so that a call need not request them one after another.
 
-Nothing that a user wrote is kept: only names and states of calendars and address books, the user's zone and
-addresses.
+No user content is cached: only names and states of calendars and address books, the user's time zone and addresses.
 """
 
 from collections import OrderedDict
@@ -17,9 +16,9 @@ from nextcloud_mcp_server.nextcloud.search import KnownProviders
 Kind = Literal["VEVENT", "VTODO", "address books"]
 Fact = Literal["zone", "addresses", "encryption"]
 
-#: How long a fact is taken for true: a zone that was changed in Nextcloud is seen after so long.
+#: How long a fact is valid, in seconds: a time zone changed in Nextcloud is seen after this.
 _SECONDS: Final = 300.0
-#: More calendars than this are asked for after their list, as on the first call.
+#: With more calendars than this, they are requested after their list, as on the first call.
 _MOST_NAMES: Final = 100
 _MOST_PEOPLE: Final = 1_000
 
@@ -27,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class UserCache:
-    """What was seen of one user's account; `turns` knows which credential works."""
+    """Recently seen facts about one user's account; `turns` knows which credential works."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -37,21 +36,21 @@ class UserCache:
         self._facts: dict[Fact, tuple[float, object]] = {}
 
     def providers(self, credential: NextcloudCredential) -> KnownProviders:
-        """Find what the last searches with this credential know."""
+        """Return the cached search providers for this credential."""
         if self._searched is None or self._searched[0] != credential:
             self._searched = credential, KnownProviders()
         return self._searched[1]
 
     def states(self, kind: Kind) -> Mapping[str, str]:
-        """Give the collections of a kind that were there last time, with their states; to be asked for anew."""
+        """Return the last seen collections of a kind with their states; these must be confirmed."""
         return self._states.get(kind, {})
 
     def saw(self, kind: Kind, states: Mapping[str, str]) -> None:
-        """Keep which collections of a kind there are, each with its state, or an empty one."""
+        """Store the collections of a kind, each with its state, or an empty one."""
         self._states[kind] = dict(islice(states.items(), _MOST_NAMES))
 
     async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Give a fact that was asked for lately, else ask; always with the same type for a name."""
+        """Return a recently fetched fact, else call `ask`; always the same type for a name."""
         now = self._clock()
         asked, value = self._facts.get(name, (None, None))
         if asked is not None and now - asked < _SECONDS:
@@ -62,18 +61,18 @@ class UserCache:
 
 
 class UserCaches:
-    """The caches of all users, by uid; those not used for longest go first."""
+    """The caches of all users, by uid; the least recently used is dropped first."""
 
     def __init__(self, *, most: int = _MOST_PEOPLE) -> None:
         self._most = most
         self._caches = OrderedDict[str, UserCache]()
 
     def drop(self, uid: str) -> None:
-        """Forget one user."""
+        """Drop the cache of one user."""
         self._caches.pop(uid, None)
 
     def of(self, uid: str) -> UserCache:
-        """Give the cache of one user."""
+        """Return the cache of one user."""
         cache = self._caches.setdefault(uid, UserCache())
         self._caches.move_to_end(uid)
         if len(self._caches) > self._most:

@@ -1,8 +1,7 @@
-"""A vCard as the lines it is written in (RFC 6350 §3.2, RFC 2426 §5).
+"""Reads and writes a vCard line by line (RFC 6350 §3.2, RFC 2426 §5).
 
-A card is changed line by line and never written anew as a whole: whatever no one asked to change (a
-photo, `X-` properties, groups such as `item1.`, parameters, the way lines are folded) stays as it is,
-byte for byte.
+Single lines are changed; the card is never rewritten as a whole. What is not to change (a photo, `X-` properties,
+groups such as `item1.`, parameters, the folding of lines) is kept byte for byte.
 """
 
 import binascii
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: The most bytes of a line before it is folded (RFC 6350 §3.2).
+#: The maximum length of a line before it is folded, in bytes (RFC 6350 §3.2).
 _FOLD: Final = 75
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _FOLDS = re.compile(r"\r?\n[ \t]")
@@ -21,26 +20,26 @@ _HEAD = re.compile(r'\s*(?:([\w-]+)\.)?([\w-]+)((?:;(?:"[^"\r\n]*"|[^":;])*)*):'
 _PARAMETER = re.compile(r';((?:"[^"]*"|[^";])*)')
 _PARTS = re.compile(r'"([^"]*)"|([^",]+)')
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-#: The end of a line that goes on, in quoted-printable (RFC 2045 §6.7).
+#: A soft line break in quoted-printable (RFC 2045 §6.7).
 _SOFT_BREAK = re.compile(r"=[ \t]*\r?\n")
 _LABEL: Final = "X-ABLABEL"
 _PRINTABLE: Final = "QUOTED-PRINTABLE"
-#: How a value may be written (vCard 2.1 §2.1.4, RFC 2426 §5). vCard 2.1 lets the name of the parameter out.
+#: Encodings of a value (vCard 2.1 §2.1.4, RFC 2426 §5). vCard 2.1 may omit the parameter name.
 _ENCODINGS: Final = frozenset({_PRINTABLE, "BASE64", "B", "7BIT", "8BIT"})
 _BASE64: Final = frozenset({"BASE64", "B"})
-#: What is only about how the value is written, and no longer true once another one is.
+#: Parameters that describe only the encoding of the value, and no longer apply to a new one.
 _WRITING: Final = frozenset({"ENCODING", "CHARSET"})
-#: What a head without any of it needs not be taken apart for: a card may have thousands of lines.
+#: A head without any of these need not be parsed: a card may have thousands of lines.
 _WRITTEN = re.compile(r"QUOTED-PRINTABLE|BASE64|ENCODING|CHARSET|[78]BIT|TYPE=\"?B\b|;B[;:]", re.IGNORECASE)
-#: What has parts between semicolons.
+#: Properties with parts separated by semicolons.
 _STRUCTURED: Final = frozenset({"N", "ADR", "ORG"})
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One content line: `raw` with its folds and its end; the rest of it unfolded.
+    """One content line: `raw` includes folds and line end; the other fields are unfolded.
 
-    `head` is all before the value with the colon, `value` is still escaped. A line that is none has no name.
+    `head` is everything before the value, with the colon; `value` is still escaped. A malformed line has no name.
     """
 
     raw: str
@@ -51,19 +50,19 @@ class Line:
 
     @classmethod
     def read(cls, raw: str) -> "Line":
-        """Take a line apart."""
+        """Parse a line."""
         plain = _FOLDS.sub("", raw).rstrip("\r\n")
         found = _HEAD.match(plain)
         if found is None:
             return cls(raw)
         if _PRINTABLE in found[0].upper():
-            # Such a line goes on after a `=`; white space that then begins it belongs to the value.
+            # Such a line is continued after a `=`; white space at the start of the next line belongs to the value.
             plain = _FOLDS.sub("", _SOFT_BREAK.sub("", raw)).rstrip("\r\n")
         return cls(raw, found[0], found[1] or "", found[2].upper(), plain[found.end() :])
 
     @property
     def parameters(self) -> list[tuple[str, list[str]]]:
-        """List the parameters; one without a name, as vCard 2.1 has them, is a type or an encoding."""
+        """List the parameters; in vCard 2.1 one without a name is a type or an encoding."""
         found: list[tuple[str, list[str]]] = []
         for each in _PARAMETER.finditer(self.head.rstrip(":")):
             name, equals, values = each[1].partition("=")
@@ -80,28 +79,28 @@ class Line:
 
     @property
     def types(self) -> list[str]:
-        """List the types in lower case, without what some programs write there of the encoding."""
+        """List the types in lower case, without encodings that some programs write among them."""
         found = [part.strip() for each in self.parameter("TYPE") for part in each.split(",")]
         return [one.lower() for one in found if one and one.upper() not in _ENCODINGS]
 
     @property
     def plain(self) -> str:
-        """The value as text."""
+        """The value, decoded and unescaped."""
         return self._text(self.value)
 
     @property
     def components(self) -> list[str]:
-        """The parts between semicolons, as texts."""
+        """The parts between semicolons, decoded."""
         return self._parts(";")
 
     @property
     def listed(self) -> list[str]:
-        """The parts between commas, as texts."""
+        """The parts between commas, decoded."""
         return self._parts(",")
 
     @property
     def plain_head(self) -> str:
-        """The head for a value that is written as it is: without encoding and character set."""
+        """The head for an unencoded value: without encoding and character set."""
         if _WRITTEN.search(self.head) is None:
             return self.head
         parameters = [each[1] for each in _PARAMETER.finditer(self.head.rstrip(":"))]
@@ -113,7 +112,7 @@ class Line:
 
     @property
     def plain_value(self) -> str:
-        """The value as it is written below `plain_head`."""
+        """The value in the form for `plain_head`."""
         if self._encoding is None:
             return self.value
         return ";".join(map(escape, self.components)) if self.name in _STRUCTURED else escape(self.plain)
@@ -128,12 +127,12 @@ class Line:
     def _parts(self, separator: str) -> list[str]:
         if self._encoding in _BASE64:
             return [unescape(part) for part in split(self.plain, separator)]
-        # Taken apart before it is decoded: a separator that is encoded is none.
+        # Split before decoding: an encoded separator does not separate.
         return [self._text(part) for part in split(self.value, separator)]
 
     def _text(self, value: str) -> str:
         if self._encoding == _PRINTABLE:
-            # vCard 2.1 knows no other escapes.
+            # vCard 2.1 has no other escapes.
             return re.sub(r"\\([;,])", r"\1", self._in_charset(quopri.decodestring(value.encode())))
         if self._encoding in _BASE64:
             try:
@@ -143,7 +142,7 @@ class Line:
         return unescape(value)
 
     def _in_charset(self, data: bytes) -> str:
-        """Read bytes in the character set that is named, else in the ones that programs wrote without a word."""
+        """Decode bytes in the given character set, or in those that programs used without declaring one."""
         for charset in (*self.parameter("CHARSET"), "utf-8"):
             try:
                 return data.decode(charset)
@@ -153,7 +152,7 @@ class Line:
 
 
 def _is_about_writing(parameter: str) -> bool:
-    """Tell whether a parameter, as it is written, says how the value is encoded."""
+    """Tell whether a parameter, as written, describes the encoding of the value."""
     name, equals, value = parameter.partition("=")
     if not equals or name.strip().upper() == "TYPE":
         return (value if equals else name).strip().upper() in _ENCODINGS
@@ -161,7 +160,7 @@ def _is_about_writing(parameter: str) -> bool:
 
 
 class VCard:
-    """The lines of a card, to look at and to change."""
+    """The lines of a card, for reading and changing."""
 
     def __init__(self, lines: list[Line], newline: str) -> None:
         self._lines = lines
@@ -170,21 +169,21 @@ class VCard:
 
     @classmethod
     def read(cls, text: str) -> "VCard":
-        """Take a card apart; nothing is too broken for it."""
+        """Parse a card; accepts malformed ones."""
         newline = "\n" if "\n" in text and "\r\n" not in text else "\r\n"
         if text and not text.endswith("\n"):
-            # The white space around a property's text is lost on the way, and with it the last line's end.
+            # White space at the end of a property's text may be missing, and with it the end of the last line.
             text += newline
         return cls([Line.read(raw) for raw in _logical(text)], newline)
 
     @property
     def text(self) -> str:
-        """The card as it is to be stored."""
+        """The card as text, to store."""
         return "".join(line.raw for line in self._lines)
 
     @property
     def whole(self) -> bool:
-        """Tell whether this is one card from its beginning to its end, and nothing else."""
+        """Tell whether this is exactly one complete card."""
         marks = [(line.name, line.value.strip().upper()) for line in self._lines if line.raw.strip()]
         ends = [mark for mark in marks if mark[0] in ("BEGIN", "END", "")]
         return bool(marks) and [marks[0], marks[-1]] == ends == [("BEGIN", "VCARD"), ("END", "VCARD")]
@@ -195,12 +194,12 @@ class VCard:
 
     @property
     def several(self) -> bool:
-        """Tell whether there is more than one card in here."""
+        """Tell whether the text contains more than one card."""
         return len(list(self.every("BEGIN"))) > 1
 
     @property
     def version(self) -> str:
-        """`3.0` or `4.0`, or what else it says."""
+        """The value of VERSION, usually `3.0` or `4.0`."""
         return next((line.value.strip() for line in self.every("VERSION")), "")
 
     @property
@@ -213,25 +212,25 @@ class VCard:
         return (line for line in self._lines if line.name == name)
 
     def label(self, line: Line) -> Line | None:
-        """Find the line that names this one (`item1.X-ABLabel` names `item1.TEL`)."""
+        """Find the line that labels this one (`item1.X-ABLabel` labels `item1.TEL`)."""
         if not line.group:
             return None
         if self._labels is None:
-            # Looked up once: a card may hold tens of thousands of such lines.
+            # Computed once: a card may have tens of thousands of such lines.
             self._labels = {}
             for one in self.every(_LABEL):
                 self._labels.setdefault(one.group.lower(), one)
         return self._labels.get(line.group.lower())
 
     def replace(self, line: Line, value: str, *, head: str | None = None) -> Line:
-        """Give a line another value, written as it is, or another head too; answers the new line."""
+        """Replace the value of a line, written as it is, and optionally its head; return the new line."""
         self._labels = None
         new = self._written(line.plain_head if head is None else head, value)
         self._lines[self._lines.index(line)] = new
         return new
 
     def remove(self, line: Line) -> None:
-        """Take a line away, and with it the label that was only about it."""
+        """Remove a line, and the label that belongs to it alone."""
         label, self._labels = self.label(line), None
         self._lines.remove(line)
         alone = all(one.group.lower() != line.group.lower() or one is label for one in self._lines)
@@ -239,7 +238,7 @@ class VCard:
             self._lines.remove(label)
 
     def add(self, head: str, value: str) -> None:
-        """Put a line after the last one of its name, or at the end of the card."""
+        """Add a line after the last one with its name, or at the end of the card."""
         self._labels = None
         line = self._written(head, value)
         at = [index for index, one in enumerate(self._lines) if one.name == line.name]
@@ -247,7 +246,7 @@ class VCard:
         self._lines.insert(at[-1] + 1 if at else end, line)
 
     def add_labelled(self, head: str, value: str, label: str) -> None:
-        """Add a line with a label of its own, in a group that is free."""
+        """Add a line with a label, in an unused group."""
         taken = {line.group.lower() for line in self._lines}
         group = next(name for number in range(1, len(taken) + 2) if (name := f"item{number}") not in taken)
         self.add(f"{group}.{head}", value)
@@ -258,27 +257,27 @@ class VCard:
 
 
 def escape(text: str) -> str:
-    """Write a text as a value."""
+    """Escape a text for use as a value."""
     text = text.replace("\\", "\\\\").replace(",", "\\,").replace(";", "\\;")
     return re.sub(r"\r\n|\r|\n", r"\\n", text)
 
 
 def unescape(value: str) -> str:
-    """Read a value as text."""
+    """Return the text of an escaped value."""
     return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
 
 
 def split(value: str, separator: str) -> list[str]:
-    """Take a value apart where the separator is not escaped."""
+    """Split a value at unescaped separators."""
     return re.findall(rf"(?:^|{separator})((?:\\.|[^{separator}\\]|\\\Z)*)", value, re.DOTALL)
 
 
 def fold(text: str, newline: str) -> str:
-    """Write a line, over several where it is longer than others read."""
+    """Return a line, folded at the maximum length."""
     parts: list[str] = []
     data, limit = text.encode(), _FOLD
     while len(data) > limit:
-        # What is cut through of a character goes to the next line.
+        # A character that would be split moves to the next line.
         part = data[:limit].decode(errors="ignore")
         parts.append(part)
         data, limit = data[len(part.encode()) :], _FOLD - 1
@@ -286,7 +285,7 @@ def fold(text: str, newline: str) -> str:
 
 
 def _logical(text: str) -> Iterable[str]:
-    """Give each line together with the lines it is folded into."""
+    """Yield each logical line with its folds."""
     line: list[str] = []
     printable = False
     for physical in _PHYSICAL.findall(text):
@@ -295,7 +294,7 @@ def _logical(text: str) -> Iterable[str]:
             yield "".join(line)
             line = []
         if not line:
-            # In vCard 2.1 such a line goes on after a `=` at its end.
+            # In vCard 2.1 such a line is continued after a `=` at its end.
             printable = "QUOTED-PRINTABLE" in physical.partition(":")[0].upper()
         line.append(physical)
     if line:

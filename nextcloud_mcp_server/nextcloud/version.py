@@ -1,8 +1,8 @@
-"""The version of a file as tools show it: etag, size and time in one opaque word.
+"""The version of a file as tools show it: etag, size and time in one opaque string.
 
-WebDAV etags have one-second resolution on local storage: two writes in the same second share one,
-and a stale `If-Match` then succeeds. So what a read answers as etag also holds size and time, and
-a write compares them all. Storages without etags are compared by size and time alone.
+WebDAV etags have one-second resolution on local storage: two writes in the same second share one, and a stale
+`If-Match` then succeeds. So the etag that tools return also contains size and time, and a write compares them all.
+Storages without etags are compared by size and time alone.
 """
 
 import re
@@ -18,7 +18,7 @@ _WORD: Final = re.compile(r"(?P<etag>.*)~(?P<size>\d{0,20})~(?P<time>\d{0,20})",
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What is known of one state of a file; None where it is not known."""
+    """The state of a file; None where a value is unknown."""
 
     etag: str | None
     size: int | None = None
@@ -26,12 +26,12 @@ class Version:
 
     @classmethod
     def of(cls, etag: str | None, size: int | None, modified_at: datetime | None) -> "Version":
-        """Put together what an answer told."""
+        """Build from the values of a response."""
         return cls(etag, size, int(modified_at.timestamp()) if modified_at else None)
 
     @classmethod
     def parse(cls, word: str) -> "Version":
-        """Read a word that a tool was given back; a bare etag from elsewhere will do as well."""
+        """Parse a version that a client sent; a bare etag is accepted too."""
         found = _WORD.fullmatch(word.strip())
         if found is None:
             return cls(etags.normalise(word) or None)
@@ -47,12 +47,12 @@ class Version:
         return f"{self.etag or ''}~{size}~{'' if self.seconds is None else self.seconds}"
 
     def agrees_with(self, current: "Version") -> bool:
-        """Tell whether nothing that can be compared differs, and something could be compared."""
+        """Tell whether no known value differs, and at least one could be compared."""
         pairs = ((self.etag, current.etag), (self.size, current.size), (self.seconds, current.seconds))
         compared = [mine == theirs for mine, theirs in pairs if mine is not None and theirs is not None]
         return bool(compared) and all(compared)
 
     @property
     def modified_at(self) -> datetime | None:
-        """The time it was last changed."""
+        """The time of the last change."""
         return None if self.seconds is None else timestamp.moment(self.seconds)

@@ -18,7 +18,7 @@ _PROPERTIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What a file held; the one that it holds now is among its versions too."""
+    """One version of a file; the current one is among them."""
 
     version_id: str
     modified_at: datetime | None
@@ -28,7 +28,7 @@ class FileVersion:
 
 
 class HistoryClient:
-    """Lists the versions of files and lets a file hold one of them again."""
+    """Lists the versions of files and restores them."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -37,10 +37,10 @@ class HistoryClient:
     async def list_versions(
         self, file_id: str, *, limit: int, after: Position | None = None
     ) -> tuple[list[FileVersion], int, bool]:
-        """Fetch one page of a file's versions, newest first; and how many there are, and whether more.
+        """Fetch one page of versions, newest first; return also the total and if there are more.
 
         Raises:
-            NotFound: This Nextcloud keeps none.
+          NotFound: This Nextcloud keeps none.
         """
         tree = self._tree(file_id)
         window = TopK[FileVersion](position, limit=limit, after=after)
@@ -64,16 +64,16 @@ class HistoryClient:
         return page, window.total, more
 
     async def restore(self, path: str, file_id: str, version_id: str) -> None:
-        """Let the file at a path hold an earlier version again; what it holds until now becomes a version.
+        """Restore an earlier version of the file at a path; the current content becomes a version.
 
         Raises:
-            NotFound: It has no such version.
-            Forbidden: It may only be read.
+          NotFound: It has no such version.
+          Forbidden: The file is read-only.
         """
         segments = dav.split(version_id)
         if len(segments) != 1:
             raise errors.InvalidInput("That is not a version_id: take one from nc_files_list_versions.")
-        # Only the folder of the target counts, and nothing ever is at that name.
+        # Nextcloud uses only the folder of the target; nothing exists at that name.
         headers = {"Destination": f"{self._http.base}{self._restore.url(('target',))}"}
         gone = f"{quoted(path)} has no version {quoted(version_id)}: see nc_files_list_versions."
         with file_errors.in_doubt(path):
@@ -86,7 +86,7 @@ class HistoryClient:
 
 
 def position(version: FileVersion) -> Position:
-    """Tell where a version stands in a list of them, to go on after it."""
+    """Return the position of a version in a list, at which a later page continues."""
     at = version.modified_at
     return Position.of(-int(at.timestamp()) if at else 0, version.version_id)
 

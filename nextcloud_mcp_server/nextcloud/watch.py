@@ -1,4 +1,4 @@
-"""Looks at etags alone: whether something has changed, as cheaply as Nextcloud can tell."""
+"""Checks for changes by etags alone, as cheaply as Nextcloud allows."""
 
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 
 Place = Literal["files", "calendars", "addressbooks"]
 
-#: Shows what is subscribed to as a calendar of its own (Nextcloud's own header).
+#: Nextcloud's own header: list subscriptions as calendars of their own.
 _SUBSCRIBED: Final = {"X-NC-CalDAV-Webcal-Caching": "On"}
 
 #: The REPORT that reads many members of a collection.
@@ -22,7 +22,7 @@ _MULTIGET: Final[Mapping[Place, str]] = {
 
 
 class WatchClient:
-    """Asks what one user's things look like now."""
+    """Fetches the current etags of one user's resources."""
 
     def __init__(self, http: NextcloudHttp) -> None:
         self._http = http
@@ -34,9 +34,9 @@ class WatchClient:
         }
 
     async def etag(self, place: Place, path: str) -> str:
-        """Fetch the etag of one thing; empty when there is none by that name.
+        """Fetch the etag of one resource; "" if it does not exist.
 
-        A folder's changes with everything below it, shares and other storages included.
+        A folder's etag changes with everything below it, including shares and other storages.
         """
         try:
             segments = dav.split(path)
@@ -46,9 +46,9 @@ class WatchClient:
         return next((etag for name, etag in found if dav.same(name, segments)), "")
 
     async def etags(self, place: Place, paths: Collection[str]) -> dict[str, str]:
-        """Fetch the etags of many things, empty where there is none: members of one collection in one request.
+        """Fetch the etags of many resources, "" for missing ones: members of one collection in one request.
 
-        For files Nextcloud has no such request, so each is asked for by itself.
+        For files Nextcloud has no such request, so each is requested separately.
         """
         found: dict[str, str] = {}
         together: dict[str, dict[str, dav.Segments]] = {}
@@ -72,7 +72,7 @@ class WatchClient:
     async def _members(
         self, place: Place, collection: str, members: Mapping[str, dav.Segments]
     ) -> dict[str, str]:
-        # Named as the server knows them, which is how our own way to it begins.
+        # The hrefs as the server knows them, which begin with the path of the configured base URL.
         prefix, tree = urlsplit(str(self._http.base)).path, self._trees[place]
         hrefs = [f"{prefix}{tree.url(segments)}" for segments in members.values()]
         body = dav.multiget(_MULTIGET[place], ["d:getetag"], hrefs)
@@ -81,7 +81,7 @@ class WatchClient:
         except errors.NotFound:
             found = []
         except errors.Forbidden:
-            # Behind a proxy that changes the path the names are none of the server's own.
+            # Behind a proxy that changes the path, the server does not know these hrefs.
             return {path: await self.etag(place, path) for path in members}
         return {
             path: next((etag for name, etag in found if dav.same(name, segments)), "")

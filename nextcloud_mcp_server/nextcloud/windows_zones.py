@@ -1,4 +1,4 @@
-"""The zones of Windows, as Outlook and Exchange name them, and the IANA zone of each.
+"""The time zones of Windows, as Outlook and Exchange name them, and the IANA zone of each.
 
 Source: `windowsZones` of the Unicode CLDR (territory 001). A test compares it with the table of icalendar.
 """
@@ -6,7 +6,7 @@ Source: `windowsZones` of the Unicode CLDR (territory 001). A test compares it w
 from collections.abc import Mapping
 from typing import Final
 
-#: Names without regard to letter case are looked up by `iana_name`.
+#: `iana_name` looks names up case-insensitively.
 WINDOWS: Final[Mapping[str, str]] = {
     "AUS Central Standard Time": "Australia/Darwin",
     "AUS Eastern Standard Time": "Australia/Sydney",
@@ -156,5 +156,5 @@ _FOLDED: Final[Mapping[str, str]] = {name.casefold(): zone for name, zone in WIN
 
 
 def iana_name(name: str) -> str | None:
-    """Give the IANA name of a Windows zone; None for any other name."""
+    """Return the IANA name of a Windows zone; None for any other name."""
     return _FOLDED.get(name.strip().casefold())

@@ -1,4 +1,4 @@
-"""Time zones of calendar objects: what a TZID means, and how a zone is written for others to read."""
+"""Time zones of calendar objects: resolves a TZID, and writes a zone as VTIMEZONE."""
 
 import calendar
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -12,11 +12,11 @@ from nextcloud_mcp_server.nextcloud.described_zone import DescribedZone
 from nextcloud_mcp_server.nextcloud.ical import Component, Line
 from nextcloud_mcp_server.nextcloud.windows_zones import iana_name
 
-#: How often a zone of a user's own may change, and in which rhythm: what it says is run by us, for each time
+#: How often a user-defined zone may change, counting recurring changes: its rules are evaluated here for each time
 #: in it from its first year on. Outlook's begin in 1601.
 _MOST_CHANGES: Final = 64
 _MOST_RULES: Final = 4
-#: Some write `BYMONTHDAY=8,9,10,11,12,13,14;BYDAY=SU` for the second Sunday.
+#: Some programs write `BYMONTHDAY=8,9,10,11,12,13,14;BYDAY=SU` for the second Sunday.
 _MOST_A_YEAR: Final = 8
 _FIRST_YEAR: Final = "1600"
 _RHYTHM: Final = "FREQ=YEARLY"
@@ -25,15 +25,15 @@ _UTC: Final = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 #: Years in which a change must follow the same rule to be written as one.
 _YEARS: Final = 4
-#: How many years are written where they follow none.
+#: How many years are written out where there is no rule.
 _SPELT_OUT: Final = 10
 
 
 def named(name: str) -> tzinfo:
-    """Take a zone by its name, in any letter case, such as `Europe/Berlin` or, on Windows, `W. Europe Standard Time`.
+    """Return the zone of a name, in any case: `Europe/Berlin` or, of Windows, `W. Europe Standard Time`.
 
     Raises:
-        InvalidInput: There is no such zone.
+      InvalidInput: There is no such zone.
     """
     zone = found(name.strip()) or _otherwise(name)
     if zone is None:
@@ -44,26 +44,26 @@ def named(name: str) -> tzinfo:
 
 
 def found(name: str) -> tzinfo | None:
-    """Find a zone by its name; what is UTC by another name is UTC."""
+    """Find a zone by its name, including other names of UTC; None without one."""
     zone = _known(name)
     return UTC if zone is not None and zone.key in _UTC else zone
 
 
 def _otherwise(name: str) -> tzinfo | None:
-    """Find a zone that is named as on Windows, or in another letter case."""
+    """Find a zone by its Windows name, or by its name in another letter case."""
     iana = iana_name(name) or _folded().get(name.strip().casefold())
     return None if iana is None else found(iana)
 
 
 @cache
 def _folded() -> dict[str, str]:
-    """List the names of IANA, of which no two differ in letter case alone (RFC 6557, and its theory.html)."""
+    """List the IANA names; no two differ in letter case alone (RFC 6557, and its theory.html)."""
     return {name.casefold(): name for name in available_timezones()}
 
 
 @cache
 def _known(name: str) -> ZoneInfo | None:
-    # Names are relative paths at some place of the machine's: none may leave it, and none is long.
+    # Zone names are relative paths on this computer: none may leave the folder, and none is long.
     if len(name) > 64 or not name or name.startswith(("/", ".")):  # noqa: PLR2004 - the longest has 32
         return None
     try:
@@ -73,7 +73,7 @@ def _known(name: str) -> ZoneInfo | None:
 
 
 class Zones:
-    """The zones that one calendar object names. What is nowhere described is None: a time that floats."""
+    """The zones that one calendar object names. An undefined zone is None: a floating time."""
 
     def __init__(self, whole: Component) -> None:
         self._described = {zone.text("TZID"): zone for zone in whole.components("VTIMEZONE")}
@@ -93,13 +93,13 @@ class Zones:
         for name in (tzid, location, "/".join(path[-3:]), "/".join(path[-2:])):
             if (zone := found(name)) is not None:
                 return zone
-        # A description counts before what Windows calls so: the programs that read it go by it.
+        # A VTIMEZONE takes precedence over a Windows name: the programs that read the object follow it.
         own = None if described is None else _own(described, tzid)
         return own or _otherwise(tzid)
 
 
 def _own(described: Component, tzid: str) -> tzinfo | None:
-    """Read a zone that only its description explains, such as Outlook's."""
+    """Parse a zone that only its VTIMEZONE defines, such as Outlook's."""
     written = described.written
     parts = list(described.components("STANDARD", "DAYLIGHT"))
     rules = [line.value.upper() for part in parts for line in part.every("RRULE")]
@@ -121,7 +121,7 @@ def _product(rule: str) -> int:
 
 
 def name_of(zone: tzinfo | None, tzid: str = "") -> str | None:
-    """Name a zone for a reader; None for a time that floats."""
+    """Return the name of a zone for display; None for a floating time."""
     if zone is None:
         return None
     if zone is UTC:
@@ -130,7 +130,7 @@ def name_of(zone: tzinfo | None, tzid: str = "") -> str | None:
 
 
 class _Change(NamedTuple):
-    """A change of the clocks; `onset` is what they showed, by the time before (RFC 5545 §3.6.5)."""
+    """A change of the UTC offset; `onset` is its local time, by the offset before (RFC 5545 §3.6.5)."""
 
     onset: datetime
     old: timedelta
@@ -140,9 +140,9 @@ class _Change(NamedTuple):
 
 
 def describe(zone: ZoneInfo, year: int) -> Component:
-    """Write a zone as VTIMEZONE, true from the year before on.
+    """Return a zone as VTIMEZONE, valid from the year before on.
 
-    Where its changes follow a rule they are written as one; where not (Morocco), year by year.
+    Changes that follow a rule are written as one; others (Morocco) year by year.
     """
     described = Component.empty("VTIMEZONE")
     described.add(Line.of("TZID", zone.key))
@@ -162,7 +162,7 @@ def describe(zone: ZoneInfo, year: int) -> Component:
 
 @lru_cache(maxsize=256)
 def _changes(zone: ZoneInfo, year: int) -> tuple[_Change, ...]:
-    """List when the zone changes in a year, to the second."""
+    """List the changes of a zone in a year, to the second."""
     found: list[_Change] = []
     day = datetime(year, 1, 1, tzinfo=UTC)
     while day.year == year:

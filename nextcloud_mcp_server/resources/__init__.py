@@ -1,1 +1,1 @@
-"""What clients may attach to a conversation without a tool: one file for each kind of resource."""
+"""The resources that clients may attach to a conversation without a tool call: one module per kind."""

@@ -23,7 +23,7 @@ from nextcloud_mcp_server.resources.kind import (
 from nextcloud_mcp_server.tools import calendar_results
 
 _JSON: Final = "application/json"
-#: What is listed of a calendar: from yesterday, for users in time zones where it is still today, for so long.
+#: The range of the list: from yesterday, for users in time zones where it is still today, for this long.
 _AHEAD: Final = timedelta(days=31)
 _ROWS: Final = 200
 
@@ -33,7 +33,7 @@ def _clock() -> datetime:
 
 
 class Events:
-    """Each event by its calendar and its name there. Those of the next weeks are listed, a calendar a page."""
+    """The kind of events, by calendar and name. The next weeks are listed, one calendar per page."""
 
     about = About(
         toolset="calendar",
@@ -52,7 +52,7 @@ class Events:
         self._clock = clock
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
-        """List what one calendar holds for the next weeks, a series by its next occurrence."""
+        """List the events of one calendar in the next weeks, a series by its next occurrence."""
         names = [each.id for each in await nc.calendar.calendars() if EVENT in each.kinds]
         if not names:
             return Page([])
@@ -64,7 +64,7 @@ class Events:
         return Page(rows, names[here + 1] if here + 1 < len(names) else None)
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
-        """Tell all about an event, as nc_calendar_get_event does."""
+        """Return all details of an event, as nc_calendar_get_event does."""
         found = calendar_results.details(await nc.calendar.get(value)).model_dump_json(exclude_none=True)
         if len(found.encode()) > MAX_BYTES:
             raise TooLarge("The event is too large for one resource; nc_calendar_get_event shortens it.")
@@ -73,11 +73,11 @@ class Events:
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Look at the state of each calendar, and further only where one has changed."""
+        """Fetch the state of each calendar, and the etags of events only where it has changed."""
         return await collection.look(nc, "calendars", values, before, listing=listing)
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """Find calendars by name, and the events of one that come in the next weeks by their titles."""
+        """Find calendars by name, and events of one calendar in the next weeks by title."""
         if typed.name == self.about.argument:
             found = [
                 each.id
@@ -95,7 +95,7 @@ class Events:
         ]
 
     async def _coming(self, nc: Account, calendar: str) -> list[Event]:
-        """List the next weeks in order, each event and each series once."""
+        """List the events of the next weeks in order, each event and each series once."""
         low = self._clock() - timedelta(days=1)
         agenda = await nc.calendar.between(low, low + _AHEAD, zone=UTC, calendar=calendar)
         events: dict[str, Event] = {}

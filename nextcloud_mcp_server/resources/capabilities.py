@@ -1,4 +1,4 @@
-"""What the person's Nextcloud has, as a resource: `nc://capabilities`."""
+"""The apps of the user's Nextcloud as a resource: `nc://capabilities`."""
 
 import json
 from collections.abc import Collection
@@ -19,7 +19,7 @@ _JSON = "application/json"
 
 
 class Capabilities:
-    """The version and the apps; there is one for each person, and it needs no permission of its own."""
+    """The kind with the version and the apps; one resource per user, which requires no scope."""
 
     about = About(
         toolset="connection",
@@ -35,24 +35,24 @@ class Capabilities:
     )
 
     async def page(self, nc: Account, cursor: str | None) -> Page:  # noqa: ARG002 - the form of a kind
-        """List the one there is."""
+        """List the single resource."""
         return Page([Listed(self.about.template, self.about.title, _JSON)])
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
-        """Ask for version and apps."""
+        """Fetch version and apps."""
         known = await nc.capabilities.get()
         return Contents(json.dumps({"version": known.version, "apps": sorted(known.apps)}), _JSON)
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Ask whether version and apps are still the same; there is always one row in the list."""
+        """Check whether version and apps have changed; the list always has one row."""
         mark, etag = before.state if before else ("", None)
         if found := await nc.capabilities.changed(etag):
-            # The etag changes with all that any app tells of itself.
+            # The etag changes with any capability of any app.
             mark, etag = fingerprint((found.version, *sorted(found.apps))), found.etag
         return Marks(dict.fromkeys(values, mark), "" if listing else None, (mark, etag))
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:  # noqa: ARG002 - the form of a kind
-        """Offer nothing: the address has no argument."""
+        """Return nothing: the URI has no argument."""
         return []

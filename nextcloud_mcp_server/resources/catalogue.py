@@ -1,4 +1,4 @@
-"""The kinds of resources that are on, and which of them a user may see."""
+"""The enabled kinds of resources, and which of them a user may see."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Ctx = ServerRequestContext[Any, Any]
 
 
 class Catalogue:
-    """Finds the kind of an address."""
+    """Finds the kind of a URI."""
 
     def __init__(self, kinds: Sequence[tuple[Kind, Facts]], availability: Availability) -> None:
         self.kinds = [kind for kind, _ in kinds]
@@ -20,7 +20,7 @@ class Catalogue:
         self._availability = availability
 
     def app_of(self, kind: Kind) -> str | None:
-        """Name the app that must be installed."""
+        """Return the app that must be installed."""
         return self._facts[kind.about.name].app
 
     def shown(self, ctx: Ctx) -> list[Kind]:
@@ -28,10 +28,10 @@ class Catalogue:
         return [kind for kind in self.kinds if self._availability.shows(ctx, self._facts[kind.about.name])]
 
     def find(self, ctx: Ctx, uri: str) -> tuple[Kind, str]:
-        """Take an address apart.
+        """Split a URI into its kind and value.
 
         Raises:
-            NotFound: It is none of a kind that is shown.
+          NotFound: It belongs to no kind that the caller may see.
         """
         for kind in self.shown(ctx):
             value = kind.about.value(uri)

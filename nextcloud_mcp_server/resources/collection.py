@@ -1,4 +1,4 @@
-"""What calendars and address books have in common: names with members below, and a state of each."""
+"""Common parts of calendars and address books: named collections with members, and a state of each."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.resources.kind import Marks, fingerprint
 async def look(
     nc: Account, place: Place, values: Collection[str], before: Marks | None, *, listing: bool
 ) -> Marks:
-    """Look at the states of all, and at members of those alone whose state is another one."""
+    """Fetch the states of all collections, and the etags of members only where the state has changed."""
     states = await nc.watch.states(place)
     old: Mapping[str, str] = before.state if before else {}
     known: Mapping[str, str] = before.each if before else {}
@@ -25,10 +25,10 @@ async def look(
 
 
 def at(names: Sequence[str], wanted: str | None) -> int:
-    """Find where a list goes on: at the collection that a cursor names, or at the first.
+    """Return the index at which a list continues: the collection named by the cursor, or the first.
 
     Raises:
-        InvalidInput: There is none of that name.
+      InvalidInput: There is no collection of that name.
     """
     if wanted is not None and wanted not in names:
         raise InvalidInput("That cursor does not belong to this list; list again without one.")
@@ -36,7 +36,7 @@ def at(names: Sequence[str], wanted: str | None) -> int:
 
 
 def begins(value: str, *texts: str) -> bool:
-    """Tell whether something is meant by what a user has typed: the begin of a name, or words of a title."""
+    """Tell whether typed text matches: the beginning of a name, or words of a title."""
     first, *titles = texts
     words = value.casefold().split()
     return first.casefold().startswith(value.casefold()) or any(

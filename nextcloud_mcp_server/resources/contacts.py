@@ -27,12 +27,15 @@ from nextcloud_mcp_server.tools import contact_result, file_page
 
 _JSON: Final = "application/json"
 _PAGE: Final = 100
-#: The address book that a page is of, and where in it it begins.
+#: The address book of a page, and where in it the page begins.
 _CURSOR = TypeAdapter(tuple[str, str | None], config=ConfigDict(defer_build=True))
 
 
 class Contacts:
-    """Each contact by its address book and its name there; listed by the names of people, book by book."""
+    """The kind of contacts, by address book and name.
+
+    Listed by display name, one address book after another.
+    """
 
     about = About(
         toolset="contacts",
@@ -48,7 +51,7 @@ class Contacts:
     )
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
-        """List some of an address book, which is fetched as a whole, without photos."""
+        """List a part of an address book, which is fetched completely, without photos."""
         book, inner = _read(cursor)
         names = [each.id for each in await nc.contacts.list_books()]
         if not names:
@@ -68,7 +71,7 @@ class Contacts:
         return Page(rows, json.dumps([names[here + 1], None]) if here + 1 < len(names) else None)
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
-        """Tell all fields of a contact, as nc_contacts_get_contact does."""
+        """Return all fields of a contact, as nc_contacts_get_contact does."""
         book, _, name = value.partition("/")
         found = contact_result.info(await nc.contacts.get(book, name)).model_dump_json(exclude_none=True)
         if len(found.encode()) > MAX_BYTES:
@@ -78,11 +81,11 @@ class Contacts:
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Look at the state of each address book, and further only where one has changed."""
+        """Fetch the state of each address book, and the etags of contacts only where it has changed."""
         return await collection.look(nc, "addressbooks", values, before, listing=listing)
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """Find address books by name, and the contacts of one by the names of people."""
+        """Find address books by name, and contacts of one address book by display name."""
         if typed.name == self.about.argument:
             books = await nc.contacts.list_books()
             found = [each.id for each in books if collection.begins(typed.value, each.id, each.name)]

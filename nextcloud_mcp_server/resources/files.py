@@ -23,12 +23,12 @@ from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.documents import DocumentText
 
 _PAGE = 100
-#: Files of the top folder that are watched for others coming and going.
+#: The maximum number of files in the top folder that are watched for additions and removals.
 _WATCHED = 1000
 
 
 class Files:
-    """Each file by its path. Those in the top folder are listed; completion leads to the others."""
+    """The kind of files, by path. Those in the top folder are listed; completion leads to the others."""
 
     about = About(
         toolset="files",
@@ -44,7 +44,7 @@ class Files:
     )
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
-        """List the files of the top folder; a page may have none when it is all folders."""
+        """List the files of the top folder; a page with only folders is empty."""
         after = file_page.unseal(cursor, "resources")
         listing = await nc.files.list_folder("/", limit=_PAGE, after=after)
         rows = [
@@ -62,7 +62,7 @@ class Files:
         return Page(rows, file_page.seal(position(last, "name"), "resources") if last else None)
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:
-        """Read a whole file: a document's text, what is text as it is, and anything else as bytes."""
+        """Return a whole file: the text of a document, text unchanged, and anything else as bytes."""
         if kind := kinds.by_name(value):
             return await _document(nc, value, kind, reader)
         return await _shown(nc, value, await nc.files.read(value, length=MAX_BYTES), reader)
@@ -70,7 +70,7 @@ class Files:
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Look at the top folder, whose etag changes with everything below it, and further only where it does."""
+        """Fetch the etag of the top folder, which covers all below it; look further if it changed."""
         top = await nc.watch.etag("files", "/")
         same = before if before and before.state == top != "" else Marks({})
         each = {value: same.each[value] for value in values if value in same.each}
@@ -82,7 +82,7 @@ class Files:
         return Marks(each, listed if listing else None, top)
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """List what is in the folder typed so far and begins like the rest; folders end in a slash."""
+        """List the entries of the typed folder that begin with the rest; folders end in a slash."""
         folder, _, start = typed.value.rpartition("/")
         try:
             listing = await nc.files.list_folder(folder or "/", limit=1000)
@@ -97,7 +97,7 @@ class Files:
 
 
 async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Contents:
-    """Give a file as what it turned out to be."""
+    """Return a file as text, document or bytes, according to its content."""
     if kind := kinds.by_content(chunk.content_type, chunk.data):
         return await _document(nc, path, kind, reader)
     if not chunk.is_last:
@@ -113,7 +113,7 @@ async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Conten
 
 
 async def _document(nc: Account, path: str, kind: kinds.Kind, reader: Reader) -> Contents:
-    """Give the text of a document, as nc_files_read_file does."""
+    """Return the text of a document, as nc_files_read_file does."""
     return _text_of(await reader.documents.text(nc, path, kind, reader.progress))
 
 

@@ -1,6 +1,6 @@
-"""Answers what clients ask about resources; reading one asks for consent like a tool.
+"""Handles the MCP requests about resources; reading a resource asks for consent like a tool.
 
-Listing and completing never do: clients list at their start, and no one has asked for anything then.
+Listing and completion never ask: clients list at their start, when the user has not requested anything.
 """
 
 import base64
@@ -57,13 +57,13 @@ class Resources:
         self._context = partial(Context[Any, Any], mcp_server=mcp)
 
     def install(self, server: Server[Any]) -> None:
-        """Take the place of the SDK's handlers, which know neither persons nor pages."""
+        """Replace the SDK's handlers, which support neither users nor pages."""
         server.add_request_handler("resources/list", PaginatedRequestParams, self.listed)
         server.add_request_handler("resources/templates/list", PaginatedRequestParams, self.templates)
         server.add_request_handler("resources/read", ReadResourceRequestParams, self.read)
 
     async def templates(self, ctx: Ctx, _: PaginatedRequestParams) -> ListResourceTemplatesResult:
-        """List how addresses are made."""
+        """List the URI templates."""
         return ListResourceTemplatesResult(
             resource_templates=[
                 ResourceTemplate(
@@ -80,7 +80,7 @@ class Resources:
         )
 
     async def listed(self, ctx: Ctx, params: PaginatedRequestParams) -> ListResourcesResult:
-        """List one page: of the kind where the last one ended, or of the next that has any."""
+        """List one page: of the kind where the last page ended, or of the next kind with resources."""
         name, inner = _read_cursor(params.cursor)
         call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
         usable = await self._usable(ctx, call)
@@ -100,10 +100,10 @@ class Resources:
     async def read(
         self, ctx: Ctx, params: ReadResourceRequestParams
     ) -> ReadResourceResult | InputRequiredResult:
-        """Read one resource, or ask for the access it needs.
+        """Read one resource, or ask for the access that it requires.
 
         Raises:
-            MCPError: With a sentence; a client that can show no page finds the link in it.
+          MCPError: With a sentence; it has the link for a client that cannot show a page.
         """
         uri, request_id = str(params.uri), uuid4().hex[:12]
         try:
@@ -119,7 +119,7 @@ class Resources:
             raise MCPError(code, _reading(refusal(str(error), error.link)), {"uri": uri}) from None
         except MCPError:
             raise
-        except Exception:  # a boundary, as for tools: a client is told what it can do, and the log the rest
+        except Exception:  # the boundary, as for tools: the client gets the next step, the log the details
             logger.exception("reading a resource failed; reference %s", request_id)
             sentence = (
                 f"Something went wrong inside the server; it is logged under {request_id}. Try once more."
@@ -130,7 +130,7 @@ class Resources:
         return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer, said)
 
     async def complete(self, ctx: Ctx, template: str, typed: Typed) -> CompleteResult:
-        """Find what goes on from a value typed so far; nothing for a user who has allowed nothing."""
+        """Return completions of a value; none for a user without consent."""
         call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
         for kind in await self._usable(ctx, call):
             if kind.about.template == template:
@@ -153,7 +153,7 @@ class Resources:
         except InvalidInput:
             raise _bad_cursor() from None
         except NextcloudMcpError as error:
-            # One app that does not answer must not hide the others.
+            # An app that does not answer must not hide the others.
             logger.info("resources are left out of a list: %s", error)
             return Page([])
 
@@ -168,7 +168,7 @@ class Resources:
         )
 
     async def _usable(self, ctx: Ctx, call: Call) -> list[Kind]:
-        """List the kinds that need no one's consent any more."""
+        """List the kinds that need no further consent."""
         known = await call.services.accounts.connection(call.caller)
         if not known.connected or not known.scopes:
             return []
@@ -177,7 +177,7 @@ class Resources:
 
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
-    # What a user called an event or a person may be a link that grants something.
+    # The title of an event or the name of a contact may be a consent link.
     name = visible(neutralise_links(one.name))
     return Resource(
         uri=one.uri,
@@ -190,7 +190,7 @@ def _row(one: Listed) -> Resource:
 
 
 def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceResult:
-    """Give what a resource holds, and the remarks on it as a part of its own: what is in a file stays as it is."""
+    """Return the content of a resource, with remarks as a separate part: the content itself is unchanged."""
     contents: list[TextResourceContents | BlobResourceContents] = []
     if isinstance(found.data, bytes):
         blob = base64.b64encode(found.data).decode("ascii")
@@ -209,7 +209,7 @@ def _words(answer: CallToolResult) -> str:
 
 
 def _reading(said: str) -> str:
-    # No one called a tool here.
+    # There was no tool call here.
     return said.replace("call the tool again", "read this again")
 
 

@@ -1,4 +1,4 @@
-"""What clients want to hear of: the addresses that a session or a stream has subscribed to."""
+"""The subscriptions of clients: the resources and lists for which a session or a stream wants updates."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -7,29 +7,29 @@ from typing import Literal
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.resources.kind import Kind
 
-#: Addresses that one person's clients can wait for together, and sessions or streams that do.
+#: The maximum for one user's clients together: of URIs, and of sessions or streams.
 MAX_ADDRESSES = 100
 MAX_INTERESTS = 32
 
-#: A kind, and which of it an address means.
+#: A kind, and the value of a URI of that kind.
 Target = tuple[Kind, str]
 
 
-#: Of which kinds a user wants to hear that their lists have changed: of all, or of those they named one of.
+#: Whose changed lists are reported: those of all kinds, of the kinds of the subscribed URIs, or none.
 Lists = Literal["all", "own", "none"]
 
 
 def _always() -> bool:
-    """Say so of what is gone when no one listens, such as a stream."""
+    """Return True, for what is removed when its client leaves, such as a stream."""
     return True
 
 
 @dataclass(eq=False, slots=True)
 class Interest:
-    """What one session or stream wants to hear of: some addresses, and `lists` of resources that change.
+    """The subscriptions of one session or stream: some URIs, and `lists` of resources.
 
-    `lose` is called with the addresses that its client may not read any more. `attended` tells whether
-    its client can hear anything now.
+    `lose` is called with the URIs that its client may no longer read. `attended` tells whether its client can receive
+    updates now.
     """
 
     caller: Caller
@@ -39,7 +39,7 @@ class Interest:
     wants: dict[str, Target] = field(default_factory=dict[str, Target])
 
     def hears_of(self, kind: Kind) -> bool:
-        """Tell whether a changed list of this kind is of interest."""
+        """Tell whether changes of this kind's list are to be reported."""
         return self.lists == "all" or (
             self.lists == "own" and any(one is kind for one, _ in self.wants.values())
         )

@@ -1,4 +1,4 @@
-"""What a kind of resource is: an address, a way to list, read and complete, and what it needs."""
+"""The interface of a kind of resource: its URI, listing, reading, completion and requirements."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
@@ -15,18 +15,18 @@ from nextcloud_mcp_server.tools.progress import Progress
 
 SCHEME = "nc://"
 
-#: Texts and pictures alike: about 25,000 tokens, the same as for the answer of a tool.
+#: For texts and pictures: about 25,000 tokens, as for the result of a tool.
 MAX_BYTES = 80_000
 
-#: MCP allows a hundred values in one answer.
+#: The maximum that MCP allows in one response.
 MAX_VALUES = 100
-#: A path of 4,000 bytes is shorter, also with every character of it escaped twice.
+#: Longer than a path of 4,000 bytes in which every character is escaped twice.
 _LONGEST_URI = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One row of a list: `name` is what a person sees, sizes are bytes."""
+    """One row of a list: `name` is shown to users, sizes are bytes."""
 
     uri: str
     name: str
@@ -37,7 +37,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a resource holds: a text, or bytes."""
+    """The content of a resource: text, or bytes."""
 
     data: str | bytes
     mime_type: str
@@ -45,7 +45,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of a list, and the kind's own word for where the next ones begin."""
+    """Some rows of a list, and the cursor of the kind for the next ones."""
 
     rows: list[Listed]
     cursor: str | None = None
@@ -53,10 +53,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a kind looked like, to compare with later: something else here means that something changed.
+    """The state of a kind, for comparison with a later one: a difference means a change.
 
-    `each` has a mark for each value that was asked for, empty where nothing is; `listing` is the mark
-    of what is listed, None where that was not looked at. `state` is the kind's own, for its next look.
+    `each` has a mark for each requested value, empty where nothing exists. `listing` is the mark of the list, None
+    where that was not requested. `state` is private to the kind, for the next check.
     """
 
     each: Mapping[str, str]
@@ -66,7 +66,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a user has typed of one argument of an address, and the other arguments they have filled in."""
+    """The text typed for one argument of a URI, and the arguments completed before."""
 
     name: str
     value: str
@@ -75,7 +75,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What the server has for reading: the way to the text of documents, and whom to tell how far it is."""
+    """What the server provides for reading: the extraction of documents, and the progress report."""
 
     documents: Documents
     progress: Progress
@@ -83,11 +83,11 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is known of a kind before anyone is connected.
+    """The static description of a kind.
 
-    `template` is an RFC 6570 template, or the whole address where there is but one resource of the
-    kind; with two arguments, `argument` is the first, and a value has both with a slash between.
-    `action` and `listing` are how the audit names reading one and listing them.
+    `template` is an RFC 6570 template, or the whole URI of a kind with one resource. With two arguments, `argument`
+    is the first, and a value contains both with a slash between them. `action` and `listing` are the audit's names
+    for reading and listing.
     """
 
     toolset: str
@@ -103,16 +103,16 @@ class About:
 
     @property
     def prefix(self) -> str:
-        """The address up to the argument."""
+        """The URI up to the argument."""
         return self.template.partition("{")[0]
 
     def uri(self, value: str) -> str:
-        """Write the address of one resource."""
+        """Return the URI of one resource."""
         parts = "{+" in self.template or self.template.count("{") > 1
         return self.prefix + quote(shown(value), safe="/" if parts else "")
 
     def value(self, uri: str) -> str | None:
-        """Read the argument out of an address; None when it is none of this kind, or longer than any."""
+        """Return the value in a URI; None when it is of another kind, or too long."""
         if len(uri) > _LONGEST_URI:
             return None
         if not self.argument:
@@ -121,48 +121,48 @@ class About:
 
 
 class Kind(Protocol):
-    """A kind of resource of one person."""
+    """A kind of resource of one user."""
 
     about: About
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
-        """List some.
+        """List one page.
 
         Raises:
-            InvalidInput: The cursor is none of this kind.
+          InvalidInput: The cursor is not of this kind.
         """
         ...
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:
-        """Read one.
+        """Read one resource.
 
         Raises:
-            NotFound: There is none.
-            TooLarge: It does not fit into one answer.
+          NotFound: It does not exist.
+          TooLarge: It does not fit into one response.
         """
         ...
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Look at etags: those of these values, and at what is listed where that is wanted too.
+        """Fetch the marks of these values by their etags, and with `listing` that of the list.
 
-        `before` is the last look, if there was one: what cannot have changed is not looked at again.
+        `before` is the previous result, if any: what cannot have changed is not fetched again.
         """
         ...
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """Find values that go on from what a user has typed."""
+        """Return values that complete the typed text."""
         ...
 
 
 def fingerprint(seen: Iterable[object]) -> str:
-    """Make one short mark out of many things, in whatever order they come."""
+    """Return one short mark for many values, independent of their order."""
     return hashlib.sha256("\n".join(sorted(map(repr, seen))).encode()).hexdigest()
 
 
 def no_such(uri: str) -> NotFound:
-    """Say that nothing is there: the id of another user and an unknown one look the same."""
+    """Return the error for a missing resource: the same for unknown ids and those of other users."""
     return NotFound(
         f"There is no resource {quoted(uri)} that you can read. Take an address from the list of resources, "
         "or make one as a template says."

@@ -34,7 +34,7 @@ class _Seen:
 
 
 class Notes:
-    """Each note by its number. A title behind it is for people: completion offers `12 Shopping list`."""
+    """The kind of notes, by id. A title after it is for users: completion offers `12 Shopping list`."""
 
     about = About(
         toolset="notes",
@@ -64,7 +64,7 @@ class Notes:
         return Page(rows, found.cursor)
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
-        """Read a note's text."""
+        """Read the text of a note."""
         number = _number(value)
         if number is None:
             raise no_such(self.about.uri(value))
@@ -76,7 +76,7 @@ class Notes:
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
-        """Ask for the list of notes, if it is another one: one request, however many values."""
+        """Fetch the list of notes if it has changed: one request for any number of values."""
         seen: _Seen = before.state if before else _Seen(None, "", {})
         if found := await nc.notes.changed(seen.etag):
             listed = fingerprint((note.id, note.title) for note in found.notes)
@@ -85,7 +85,7 @@ class Notes:
         return Marks(each, seen.listing if listing else None, seen)
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
-        """Find notes whose number begins so, or whose title has all these words."""
+        """Find notes whose id begins with the text, or whose title has all its words."""
         value = typed.value
         words = value.casefold().split()
         found = [
@@ -97,6 +97,6 @@ class Notes:
 
 
 def _number(value: str) -> str | None:
-    """Read a note's number, without what stands behind it for people."""
+    """Return the id of a note, without the title after it."""
     found = _NUMBER.fullmatch(value)
     return str(int(found[1])) if found else None

@@ -1,8 +1,8 @@
-"""Looks for changes at Nextcloud for those who want to hear of them: one look for all of a person's clients.
+"""Polls Nextcloud for changes of subscribed resources: one poll for all clients of a user.
 
-Nothing is asked while no one of a person has subscribed to anything, or none of those can hear of it: many clients
-leave without a word, and come back on a new session. Each look uses what the person
-has granted: a client without access loses its subscriptions, and when none is left the looks end.
+Nothing is requested while a user's clients have no subscriptions, or while none of them can receive updates: many
+clients leave without notice, and return with a new session. Each poll uses the user's grants. A client without access
+loses its subscriptions, and without subscriptions the polls end.
 """
 
 import logging
@@ -35,20 +35,20 @@ from nextcloud_mcp_server.tools.state import State, ToolServices
 
 logger = logging.getLogger(__name__)
 
-#: People who are looked after at most; others can subscribe when a user has left.
+#: The maximum number of users polled for; others can subscribe when one of them has left.
 MAX_PEOPLE = 1000
 
-#: Looks under way at once, of all people together.
+#: The maximum number of concurrent polls, for all users together.
 AT_ONCE = 8
 
-#: A Nextcloud that does not answer is asked less and less often, down to this.
+#: The longest interval: a Nextcloud that does not answer is polled less and less often, down to this.
 SLOWEST_SECONDS = 900.0
 
-#: However often a client subscribes or changes something, the next look comes so much later at least. What clients
-#: change themselves is heard within a second.
+#: The minimum time between two polls, however often a client subscribes or changes something. A client's own changes
+#: are reported within a second.
 GAP_SECONDS = 0.5
 
-#: What concerns all that could be looked at, not one app.
+#: Errors that affect all kinds, not one app.
 _NOT_NOW = (Unavailable, Unreachable, Throttled, StorageError)
 
 
@@ -58,18 +58,18 @@ class _Person:
     marks: dict[str, Marks] = field(default_factory=dict[str, Marks])
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     wake: anyio.Event = field(default_factory=anyio.Event)
-    # None until the first look; empty while no client of theirs has access.
+    # None until the first poll; "" while none of the user's clients has access.
     account: str | None = None
     called: bool = False
-    # Something was changed through our tools since the last look.
+    # A tool has changed something since the last poll.
     wrote: bool = False
-    # No one hears anything at present, so nothing is looked at.
+    # No client can receive updates at present, so nothing is polled.
     idle: bool = False
     file_errors: int = 0
 
 
 class Poller:
-    """Looks after every user who has subscribed to something."""
+    """Polls for every user whose clients have subscriptions."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Poller:
         state.availability.audience.on_stream = self._stream_opened
 
     def takes(self, interest: Interest) -> bool:
-        """Tell whether one more address of this session or stream can be looked after."""
+        """Tell whether one more URI of this session or stream can be watched."""
         person = self._people.get(interest.caller.principal)
         if person is None:
             return len(self._people) < self._max_people
@@ -102,7 +102,7 @@ class Poller:
         return addresses < MAX_ADDRESSES and len(others) < MAX_INTERESTS
 
     def add(self, interest: Interest) -> None:
-        """Look after a session or stream; also when what it wants has become more."""
+        """Add a session or stream, or update it after its subscriptions have grown."""
         owner = interest.caller.principal
         person = self._people.get(owner)
         if person is None:
@@ -114,7 +114,7 @@ class Poller:
         person.wake.set()
 
     def remove(self, interest: Interest) -> None:
-        """Forget a session or stream; with the last of a person's the looks end at once."""
+        """Remove a session or stream; after the last of a user's the polls end at once."""
         owner = interest.caller.principal
         person = self._people.get(owner)
         if person is None or interest not in person.interests:
@@ -125,7 +125,7 @@ class Poller:
             person.scope.cancel()
 
     async def run(self) -> None:
-        """Look for changes for as long as the server runs."""
+        """Poll for as long as the server runs."""
         async with anyio.create_task_group() as group:
             self._group = group
             for owner, person in self._people.items():
@@ -133,14 +133,14 @@ class Poller:
             await anyio.sleep_forever()
 
     def _called(self, owner: Hashable) -> None:
-        """Look again, now that a call of this person has got through."""
+        """Poll again, after a call of this user has succeeded."""
         person = self._people.get(owner)
         if person is not None and not person.account:
             person.called = True
             person.wake.set()
 
     def _wrote(self, owner: Hashable) -> None:
-        """Look at once at what a call of this person may have changed, for all of their clients that hear."""
+        """Poll at once after a call that may have changed something, for all clients of the user."""
         person = self._people.get(owner)
         if person is not None:
             person.wrote = True
@@ -148,7 +148,7 @@ class Poller:
                 person.wake.set()
 
     def _stream_opened(self) -> None:
-        """Look again for those who hear again, and tell them what changed meanwhile."""
+        """Poll again for clients with a reopened stream, and send them what changed meanwhile."""
         for person in self._people.values():
             if person.idle and _attended(person):
                 person.wake.set()
@@ -160,16 +160,16 @@ class Poller:
                 await self._pause(person, await self._turn(owner, person))
 
     async def _pause(self, person: _Person, seconds: float) -> None:
-        # Spread, so that many people's looks do not come in step.
+        # Random, so that the polls of many users do not coincide.
         seconds *= random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
-        # While Nextcloud is in trouble nothing that a client does brings the next look forward.
+        # While Nextcloud has errors, no action of a client brings the next poll forward.
         woken = anyio.Event() if person.file_errors else person.wake
         await anyio.sleep(min(self._gap_seconds, seconds))
         with anyio.move_on_after(max(0.0, seconds - self._gap_seconds)):
             await woken.wait()
 
     async def _turn(self, owner: Hashable, person: _Person) -> float:
-        """Look once; the answer is for how many seconds not to."""
+        """Poll once; return the seconds until the next poll."""
         try:
             async with self._limit:
                 seconds = await self._look(owner, person)
@@ -179,7 +179,7 @@ class Poller:
         except NextcloudMcpError as error:
             logger.info("a look for changes failed: %s", error)
             return self._later(person)
-        except Exception:  # a supervisor: the looks for this person must not end by one surprise
+        except Exception:  # a supervisor: the polls for this user must survive an unexpected error
             logger.exception("a look for changes failed")
             return self._later(person)
         person.file_errors = 0
@@ -192,7 +192,7 @@ class Poller:
     async def _look(self, owner: Hashable, person: _Person) -> float:
         known = person.called or self._state.availability.knows(owner)
         if not known and not any(each.wants for each in person.interests):
-            # Before the first call of a user there is nothing to look at, and no database is opened for it.
+            # Before the first call of a user there is nothing to poll, and no database is opened for it.
             return inf
         services = await self._state.services()
         opened = await self._opened(services, person)
@@ -204,7 +204,7 @@ class Poller:
             events = await self._changes(person, first, opened)
         except CredentialRejected:
             await services.accounts.reject(caller, first)
-            # Renewed, or gone: the next look knows.
+            # The credential was refreshed or removed; the next poll uses what there is.
             return 0.0
         except WrongAccount:
             await services.audit.record(
@@ -221,7 +221,7 @@ class Poller:
         return inf if person.idle else self._seconds
 
     async def _opened(self, services: ToolServices, person: _Person) -> dict[Caller, Opened]:
-        """Open what each client may use, and take from it what it may not."""
+        """Open the account of each client, and remove the subscriptions that it may no longer have."""
         opened: dict[Caller, Opened] = {}
         for interest in list(person.interests):
             caller = interest.caller
@@ -241,10 +241,10 @@ class Poller:
         )
 
     async def _tell_about_access(self, owner: Hashable, person: _Person, account: str) -> None:
-        """Say that there is something to list now, or nothing any more, or all that another account has."""
+        """Report changed lists when access begins, ends, or is to another account."""
         before, person.account = person.account, account
         if before is not None and before != account:
-            # Marks of two accounts can be the same for different things.
+            # Equal marks of two accounts can stand for different things.
             person.marks.clear()
             changed = {ResourceUpdated(uri) for one in person.interests for uri in one.wants}
             await self._state.availability.audience.tell(owner, ResourcesListChanged(), *changed)
@@ -252,7 +252,7 @@ class Poller:
     async def _changes(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened]
     ) -> list[ServerEvent]:
-        """Compare what is wanted with the last look. All clients of a person have the same account."""
+        """Compare the watched resources with the last poll. All clients of a user share one account."""
         wanted: dict[str, dict[str, str]] = {}
         for interest in person.interests:
             for uri, (kind, value) in interest.wants.items():
@@ -281,7 +281,7 @@ class Poller:
         except (CredentialRejected, WrongAccount, *_NOT_NOW):
             raise
         except NextcloudMcpError as error:
-            # One app that fails must not hide what changes in the others.
+            # An app that fails must not hide changes in the others.
             logger.info("a look at the resources of one kind failed: %s", error)
             return before or Marks({})
 
@@ -291,7 +291,7 @@ def _attended(person: _Person) -> bool:
 
 
 def _compared(uris: dict[str, str], before: Marks | None, now: Marks, *, wrote: bool) -> list[ServerEvent]:
-    """Tell what differs; `wrote`: what was not looked at before may have been changed since it was subscribed to."""
+    """Return the differences; with `wrote`, values without an earlier mark count as changed."""
     if before is None:
         return [ResourceUpdated(uri) for uri in uris if wrote]
     events: list[ServerEvent] = [

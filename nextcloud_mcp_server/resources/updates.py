@@ -1,7 +1,9 @@
-"""Answers who subscribes to resources: `resources/subscribe` of the handshake era, and streams since 2026-07-28.
+"""Handles subscriptions to resources.
 
-Subscribing asks no one for anything: a client reads a resource before it wants to hear of changes,
-and reading asks. What it may not read it cannot subscribe to.
+These are `resources/subscribe` up to 2025-11-25, and streams since 2026-07-28.
+
+Subscribing asks for no consent: a client reads a resource before it subscribes, and reading asks. It cannot subscribe
+to a resource that it may not read.
 """
 
 import logging
@@ -33,15 +35,15 @@ from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)
 
-#: Streams that one person's clients can have open together.
+#: The maximum number of open streams of one user's clients together.
 MAX_STREAMS = 32
 
-#: Where a connection keeps what its session wants to hear of.
+#: The key under which a connection stores the subscriptions of its session.
 _KEY = "subscriptions"
 
 
 class Updates:
-    """Lets clients subscribe, each for its own person."""
+    """Manages the subscriptions of clients, separately for each user."""
 
     def __init__(self, catalogue: Catalogue, state: State, poller: Poller) -> None:
         self._catalogue = catalogue
@@ -51,16 +53,16 @@ class Updates:
         self._streams: dict[Principal, int] = {}
 
     def install(self, server: Server[Any]) -> None:
-        """Answer in both eras; the SDK keeps each method to its own."""
+        """Install the handlers for both protocols; the SDK keeps their methods apart."""
         server.add_request_handler("resources/subscribe", SubscribeRequestParams, self.subscribe)
         server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self.unsubscribe)
         server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self.listen)
 
     async def subscribe(self, ctx: Ctx, params: SubscribeRequestParams) -> EmptyResult:
-        """Let a session hear of changes of one resource.
+        """Subscribe a session to one resource.
 
         Raises:
-            MCPError: There is no such resource, the client has no access to it, or it is one too many.
+          MCPError: There is no such resource, the client has no access to it, or it is one too many.
         """
         uri = str(params.uri)
         try:
@@ -83,23 +85,23 @@ class Updates:
         return EmptyResult()
 
     async def unsubscribe(self, ctx: Ctx, params: UnsubscribeRequestParams) -> EmptyResult:
-        """End that; what was not subscribed to does not matter."""
+        """End a subscription; one that does not exist is ignored."""
         interest: Interest | None = wire.connection(ctx).state.get(_KEY)
         if interest is not None:
             self._forget(interest, [str(params.uri)])
         return EmptyResult()
 
     async def listen(self, ctx: Ctx, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        """Tell a client on a stream, as long as it keeps that open and may read what it named.
+        """Send updates to a client on a stream, while the stream is open and the client has access.
 
         Raises:
-            MCPError: The person has too many streams open.
+          MCPError: The user has too many streams open.
         """
         caller, asked = self._state.caller(ctx), params.notifications
         person = caller.principal
         if self._streams.get(person, 0) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open already; close one, then listen again.")
-        # One for each stream: closing it then ends this stream and no other.
+        # One handler per stream: closing it then ends this stream only.
         handler = ListenHandler(self._audience.bus(person))
 
         async def lose(_: Collection[str]) -> None:
@@ -118,7 +120,7 @@ class Updates:
                 del self._streams[person]
 
     async def _take(self, ctx: Ctx, interest: Interest, uris: Collection[str]) -> None:
-        """Look after what a stream may hear of; what is left out is missing in the acknowledgement."""
+        """Add a stream's subscriptions; refused ones are missing in the acknowledgement."""
         found: dict[str, Target] = {}
         for uri in list(uris)[:MAX_ADDRESSES]:
             try:
@@ -140,16 +142,17 @@ class Updates:
         return opened is not None and target[0].about.scopes <= opened.scopes
 
     def _interest(self, ctx: Ctx, session: Session) -> Interest:
-        """Find what a session wants to hear of, for as long as its connection lasts."""
+        """Return the subscriptions of a session, which exist as long as its connection."""
         connection = wire.connection(ctx)
         known: Interest | None = connection.state.get(_KEY)
         if known is not None:
-            # The newest token of the session counts: it may cover less than the one before it.
+            # The session's newest token counts: it may cover less than the one before it.
             known.caller = self._state.caller(ctx)
             return known
 
         async def lose(uris: Collection[str]) -> None:
-            # That era has no word for the end of a subscription: read again, the resource asks for access.
+            # This protocol has no message for the end of a subscription; when read again, the resource asks for
+            # access.
             await self._audience.send(session, *map(ResourceUpdated, uris))
             self._forget(interest, uris)
 

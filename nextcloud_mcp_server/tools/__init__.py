@@ -1,1 +1,1 @@
-"""What an MCP client sees: one file per Nextcloud app. Only toolset.py imports mcp."""
+"""The tools that MCP clients see: one module per Nextcloud app. Only toolset.py imports mcp."""

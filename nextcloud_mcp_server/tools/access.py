@@ -1,4 +1,4 @@
-"""What the connection tools get instead of an account: the way to consent itself."""
+"""What the connection tools get instead of an account: access to the consent requests themselves."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +27,7 @@ from nextcloud_mcp_server.tools.state import State, ToolServices
 #: How long a client may take to answer a question, where calls are held for less.
 LEAST_SECONDS = 2.0
 
-#: Why the link goes out in text after all.
+#: Why the link is sent as text after all.
 _UNANSWERED = {
     Reply.CANCEL: DISMISSED,
     Reply.DECLINE: NOT_ASKED,
@@ -38,36 +38,36 @@ _UNFINISHED = "The user has not finished in the browser yet, and the link still 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The caller's connection to their Nextcloud, whether or not there is one."""
+    """The caller's connection to Nextcloud, whether or not it exists yet."""
 
     services: ToolServices
     caller: Caller
     form: wire.Form
     state: State
     context: Context[Any, Any]
-    #: A time of the event loop, at which every wait of this call is over.
+    #: The time of the event loop at which every wait of this call ends.
     until: float
 
     @property
     def bound(self) -> frozenset[str]:
-        """What can be permitted: the operator's settings and the caller's access token allow it."""
+        """The scopes that the operator's settings and the client's access token both allow."""
         return effective(self.services.bound, token=self.caller.token_scopes, bound=self.services.bound)
 
     @property
     def beyond_token(self) -> frozenset[str]:
-        """What this server offers, and the caller's access token does not cover."""
+        """The scopes that this server offers but the client's access token does not cover."""
         return self.services.bound - self.bound
 
     async def server(self) -> ServerCapabilities | None:
-        """Ask the person's Nextcloud what it has; None when it cannot be asked right now, or not any more.
+        """Fetch the capabilities of the user's Nextcloud; None if unreachable or the access has ended.
 
         Raises:
-            WrongAccount: It answered for another person.
+          WrongAccount: It answered for another user.
         """
         try:
             opened = await self.open(frozenset())
         except ElicitationRequired:
-            # The access ended since it was looked at.
+            # The access ended after it was checked.
             return None
         availability, person = self.state.availability, self.caller.principal
         account = opened.account
@@ -87,7 +87,7 @@ class Access:
         return replace(found, apps=found.apps | (availability.in_menu & menu.names)) if menu else found
 
     async def connection(self) -> Connection:
-        """Tell where the caller stands."""
+        """Return the state of the caller's connection."""
         return await self.services.accounts.connection(self.caller)
 
     async def disconnect(self) -> Disconnected:
@@ -95,19 +95,18 @@ class Access:
         return await self.services.accounts.disconnect(self.caller)
 
     async def open(self, scopes: frozenset[str]) -> Opened:
-        """Open the account, or raise what asks for it."""
+        """Open the account, or raise the error that asks for consent."""
         return await self.services.accounts.open(self.caller, scopes)
 
     async def request(self, scopes: frozenset[str]) -> Opened:
-        """Open the account; where the client can show a page during the call, ask and wait for it.
+        """Open the account; where the client can show a page during the call, ask for consent and wait.
 
         All of it ends within the hold.
 
         Raises:
-            ElicitationRequired: The client cannot show a page during a call, or its answer or the consent request
-            took
-                longer than the wait; the guard tells it in its own form or in text, with the link.
-            ConsentDeclined: The user said no in the client.
+          ElicitationRequired: The client cannot show a page during a call, or its answer or the consent request took
+            longer than the wait. The guard then sends the link in the client's form or as text.
+          ConsentDeclined: The user declined in the client.
         """
         try:
             return await self.open(scopes)
@@ -132,7 +131,7 @@ class Access:
     ) -> Opened:
         """Wait until the user has finished in the browser, and open the account."""
         ctx, elicitation_id = self.context.request_context, need.elicitation_id
-        # A client that shows "waiting for the browser" takes that down when the notice comes.
+        # A client that shows "waiting for the browser" closes that when the notification arrives.
         self.state.notices.tell(ctx, elicitation_id, seconds=wire.TOLD_SECONDS)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
             refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))

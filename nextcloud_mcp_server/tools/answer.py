@@ -1,6 +1,6 @@
-"""From what a tool body returns to what goes out: text, structured content, a size limit.
+"""Converts the result of a tool body to the response: text, structured content, a size limit.
 
-No text goes out as a user wrote it: consent-shaped links are replaced, hidden characters are shown.
+No text is sent as another user wrote it: links to consent pages are replaced, hidden characters are escaped.
 """
 
 import html
@@ -17,47 +17,47 @@ from nextcloud_mcp_server.errors import Link, TooLarge, with_link
 from nextcloud_mcp_server.nextcloud.sanitize import may_hide, meant, shown, visible
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 
-#: Text and structured content of one result together; about 25,000 tokens.
+#: The limit for text and structured content of one result together; about 25,000 tokens.
 MAX_RESULT_BYTES = 80_000
-#: The longest sentence about an error. It may repeat names, such as all labels of a board.
+#: The maximum length of an error sentence. It may quote names, such as all labels of a board.
 _MAX_SENTENCE = 4_000
 
-#: Stands where a link was that could make a person grant access (security.md, rule 11).
+#: Replaces a link that could make a user grant access (security.md, rule 11).
 DEFANGED = "[link removed: it would open a consent page]"
 
-# Text that a user put into a note could offer the reader a consent link of the attacker's own
-# making, on the person's own Nextcloud; such links are never passed on.
+# A note may contain text of another user with a consent link of an attacker's making, to the reader's own Nextcloud;
+# such links are never passed on.
 _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
-#: A path may hold brackets, and a part that is left again by `..` would hide the rest from the words.
+#: A path may contain brackets; and a segment that `..` removes again would separate the words of the path.
 _RUN = re.compile(r"""[^\s<>"']+""")
 _CONSENT_PATH = re.compile(
     r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
           | oauth/(?:provision|waiting|callback) | authorize(?:/|\?) )""",
 )
-#: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the code of a device
-#: that asks (RFC 8628 §3.3.1).
+#: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the user code of a
+#: device (RFC 8628 §3.3.1).
 _CLIENT, _QUESTION, _DEVICE = (
     re.compile(rf"[?&;](?:{names})=")
     for names in ("client_id", "response_type|request_uri|request", "user_code")
 )
 _LONGEST_PATH = 3
-#: How often a link is decoded: by who shows it, and by each page that sends the browser on.
+#: How often a link is decoded: by the program that shows it, and by each page that redirects the browser.
 _MOST_DECODINGS = 5
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
 _SLASHES = re.compile(r"[/\\](?:\.?[/\\])*")
-#: A browser drops these from a link (URL Standard, basic URL parser).
+#: Browsers remove these from a link (URL Standard, basic URL parser).
 _DROPPED = str.maketrans("", "", "\t\n\r")
 
 
 def neutralise_links(text: str) -> str:
-    """Replace consent-shaped links."""
+    """Replace links to consent pages."""
     return _RUN.sub(_cleaned, text)
 
 
 def _cleaned(run: re.Match[str]) -> str:
     whole = run.group()
     plain = _WORD.sub(_neutralised, whole)
-    # Whatever is decoded still holds two dots, a `%` or an `&`.
+    # Text that decoding would change contains two dots, a `%` or an `&`.
     climbs = plain == whole and (".." in whole or "%" in whole or "&" in whole)
     return _neutralised(run) if climbs else plain
 
@@ -67,26 +67,28 @@ def _neutralised(word: re.Match[str]) -> str:
     if "/" not in link and "\\" not in link and "%" not in link and "&" not in link:
         return link
     for _ in range(_MOST_DECODINGS):
-        # Decoded, because Markdown and HTML take `&#102;low` for `flow`, a browser and Nextcloud `%66low`.
+        # Decoded, because Markdown and HTML read `&#102;low` as `flow`, and a browser and Nextcloud read `%66low` as
+        # it.
         plain = unquote(html.unescape(link)).translate(_DROPPED)
         if _leads_to_consent(_SLASHES.sub("/", plain)) or _asks(plain):
             return DEFANGED
         if plain == link:
             break
-        # Again, because a page that sends the browser on decodes the address in its own.
+        # Decoded again, because a page that redirects the browser decodes the address in its own URL.
         link = plain
     return word.group()
 
 
 def _asks(link: str) -> bool:
-    """Tell whether a link asks for access at whatever issuer it leads to."""
+    """Tell whether a link is an authorization request at any issuer."""
     return bool(_DEVICE.search(link)) or bool(_CLIENT.search(link) and _QUESTION.search(link))
 
 
 def _leads_to_consent(link: str) -> bool:
-    """Tell whether a link has a consent path in it, with or without the parts that `..` leaves again.
+    """Tell whether a link contains a consent path, with or without the segments that `..` removes.
 
-    A browser takes those out before it asks, but none behind `?` or `#`: there they must not hide what stands before.
+    A browser removes those segments before the request, but not after `?` or `#`: there they must not hide the path
+    before them.
     """
     if ".." not in link:
         return bool(_CONSENT_PATH.search(link))
@@ -95,7 +97,7 @@ def _leads_to_consent(link: str) -> bool:
         if part != "..":
             parts.append(part)
         elif len(parts) > 1:
-            # What is left may have been the path. No consent path is longer than three parts.
+            # The remaining segments may be the path. No consent path is longer than three segments.
             if _CONSENT_PATH.search("/".join(["", *parts[-_LONGEST_PATH:]])):
                 return True
             parts.pop()
@@ -103,16 +105,16 @@ def _leads_to_consent(link: str) -> bool:
 
 
 def _may_hold_link(written: str) -> bool:
-    """Rule out at once, for a whole answer in JSON, what hardly any answer has.
+    """Tell quickly whether a whole JSON response may contain a consent link; hardly any does.
 
-    Every consent path has one of these words; they hold no letter that has a third case (as `s` has).
+    Every consent path contains one of these words; none has a letter with a third case (as `s` has).
     """
     folded = written.lower()
     return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
 
 
 def holds_neutralised_links(value: object) -> bool:
-    """Tell whether an argument repeats our replacement: writing it back would lose the person's link."""
+    """Tell whether an argument contains the replacement text: writing it would lose the user's link."""
     if isinstance(value, list):
         return any(holds_neutralised_links(item) for item in cast("list[object]", value))
     if isinstance(value, dict):
@@ -121,27 +123,30 @@ def holds_neutralised_links(value: object) -> bool:
 
 
 def safe(text: str) -> str:
-    """Make a text of any origin fit for a model: consent links replaced first, as nothing is hidden in them then."""
+    """Make any text safe for a model.
+
+    Consent links are replaced first, while hidden characters are not yet escaped.
+    """
     return shown(neutralise_links(text))
 
 
 def arguments_meant(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Read in all texts of arguments the visible escapes of an answer as the characters they stand for."""
+    """Replace the visible escapes in all texts of arguments by the characters they stand for."""
     return _in_texts(value, meant)
 
 
 def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
-    """Shape a tool's return value; `remarks` are sentences about the answer as a whole.
+    """Build the response for a tool result; `remarks` are sentences about the whole result.
 
     Raises:
-        TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
+      TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
     written, data = _json_of(value)
     if _may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
     if remarks:
-        # In front, because clients cut off the end.
+        # First, because clients cut off the end.
         data = {"remarks": [visible(neutralise_links(remark)) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
@@ -157,12 +162,12 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
 
 
 def failure(sentence: str, link: Link | None = None) -> CallToolResult:
-    """Shape an error the model can act on; see `refusal`."""
+    """Build the response for an error that the model can act on; see `refusal`."""
     return CallToolResult(content=[TextContent(type="text", text=refusal(sentence, link))], is_error=True)
 
 
 def refusal(sentence: str, link: Link | None = None) -> str:
-    """Write an error in one line, whatever the names have in them that it repeats; a link of ours stands below."""
+    """Return an error as one line, whatever names it quotes; this server's link follows it."""
     safe = visible(neutralise_links(sentence))
     if len(safe) > _MAX_SENTENCE:
         safe = f"{safe[: _MAX_SENTENCE - 1]}…"
@@ -170,7 +175,7 @@ def refusal(sentence: str, link: Link | None = None) -> str:
 
 
 def compact(data: object) -> str:
-    """JSON without a byte of decoration."""
+    """Return JSON without optional white space."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -184,7 +189,7 @@ def _json_of(value: Result) -> tuple[str, dict[str, Any]]:
         written = value.model_dump_json(exclude_none=True)
         return written, cast("dict[str, Any]", from_json(written))
     except PydanticSerializationError:
-        # A broken surrogate, which no JSON in UTF-8 can hold; it is hidden, and so will be shown.
+        # A lone surrogate, which JSON in UTF-8 cannot hold; it counts as hidden and is escaped.
         data = value.model_dump(mode="json", exclude_none=True)
         return compact(data), data
 

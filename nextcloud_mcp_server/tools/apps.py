@@ -1,4 +1,4 @@
-"""Asking a person's Nextcloud which apps it has: its capabilities, and the menu where apps are looked for there."""
+"""Fetches the apps of a user's Nextcloud, from the capabilities and from the app menu."""
 
 import logging
 from collections.abc import Collection
@@ -15,15 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: Collection[str]) -> FetchApps:
-    """Make what asks a person's Nextcloud for its apps; a refused credential is not used again.
+    """Return the function that fetches a user's apps; it stops a rejected credential.
 
-    The menu is asked for when there are apps to look for `in_menu`.
+    The menu is fetched when `in_menu` names apps.
     """
 
     async def fetch(known: Apps) -> Apps:
         account = opened.account
         if known.account != account.uid:
-            # Of another account of the same person.
+            # The known apps are those of another account of the same user.
             known = NOTHING
         told = known.capabilities
         try:
@@ -40,7 +40,7 @@ def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: 
 async def stop(
     services: ToolServices, caller: Caller, opened: Opened, error: CredentialRejected | WrongAccount
 ) -> None:
-    """Stop what Nextcloud refused; write down an answer for another person."""
+    """Stop the use of a rejected credential; write an audit entry for a response for another user."""
     if isinstance(error, CredentialRejected):
         await services.accounts.reject(caller, opened)
     else:
@@ -50,11 +50,11 @@ async def stop(
 
 
 async def menu_of(account: Account, known: Apps) -> AppList | None:
-    """Ask for the apps in a person's menu. When it can't be had, what was known before still holds, if anything.
+    """Fetch the apps in a user's menu; on an error return the list known before, if any.
 
     Raises:
-        CredentialRejected: Nextcloud did not take the credential.
-        WrongAccount: The answer was for another person.
+      CredentialRejected: Nextcloud did not accept the credential.
+      WrongAccount: The response was for another user.
     """
     menu = known.menu
     try:

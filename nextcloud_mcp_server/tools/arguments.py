@@ -1,4 +1,4 @@
-"""Tool arguments: the JSON schema a model sees, and the strict check of what it sends."""
+"""Tool arguments: the JSON schema for the model, and the strict validation of its arguments."""
 
 import inspect
 import re
@@ -13,8 +13,8 @@ from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import InvalidInput
 
-#: Names of parameters that no model fills in: what the server hands a body that has them. `progress` is to
-#: say how far it is, `documents` reads them, `local_folder` is what is open of the person's own computer.
+#: Injected parameters, which the server passes to a tool body. `progress` reports progress, `documents` reads
+#: documents, `local_folder` is the open folder on the user's computer.
 PROGRESS, DOCUMENTS, LOCAL_FOLDER = "progress", "documents", "local_folder"
 INJECTED_PARAMETERS = frozenset({PROGRESS, DOCUMENTS, LOCAL_FOLDER})
 
@@ -38,23 +38,23 @@ _SENTENCES = {
 }
 
 
-#: Arguments that hold a text of their own, of any length. All others name, search or say something.
+#: Arguments that hold a text of any length. All others hold names, search terms or short texts.
 CONTENT = frozenset(
     {
         *("comment", "content", "description", "ingredients", "instructions"),
         *("message", "new_text", "note", "old_text", "text", "vcard"),
     }
 )
-#: Looking through megabytes of a name or a question would hold up all other users.
+#: Processing megabytes of a name or a query would delay all other users.
 _LONGEST = 16_384
 _SURROGATE = re.compile("[\ud800-\udfff]")
-#: What pydantic names after an argument: the check or the kind of value that it tried.
+#: The parts that pydantic appends to the name of an argument: the validator or type that it tried.
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Declares what "" says in an optional argument; without this, "" counts as leaving the argument out.
+    """Declares the meaning of "" in an optional argument; without it, "" means that it was left out.
 
     due: Annotated[str | None, Empty("takes the date off")] = None
     """
@@ -63,7 +63,7 @@ class Empty:
 
 
 class Arguments:
-    """The arguments of one tool, taken from the signature of its body after the first parameter."""
+    """The arguments of one tool, from the signature of its body after the first parameter."""
 
     def __init__(self, body: Callable[..., object]) -> None:
         parameters = list(inspect.signature(body, eval_str=False).parameters.values())[1:]
@@ -78,13 +78,13 @@ class Arguments:
         self.schema = _slim(self._model.model_json_schema())
 
     def validate(self, given: Mapping[str, object]) -> dict[str, Any]:
-        """Check what the model sent.
+        """Validate the arguments of a call.
 
-        Several frameworks fill in "" for what a model leaves out, and the strict mode of OpenAI has it send null for
-        that: where neither says anything, the default stands.
+        Several frameworks send "" for an argument that the model leaves out, and OpenAI's strict mode sends null.
+        Where neither has a meaning, the default is used.
 
         Raises:
-            InvalidInput: One sentence that names what is wrong and lists the arguments there are.
+          InvalidInput: One sentence names the error and lists the existing arguments.
         """
         for name, value in given.items():
             _refuse_unusable(name, value)
@@ -98,7 +98,7 @@ class Arguments:
 
     @property
     def meaningful_when_empty(self) -> dict[str, str]:
-        """What "" says, by the name of each optional argument for which it says something."""
+        """The meaning of "", by the name of each optional argument that has one."""
         return {
             name: declared.means
             for name, field in self._model.model_fields.items()
@@ -139,7 +139,7 @@ def _sentence(wrong: ErrorDetails) -> str:
 
 
 def _integral(value: object, field: FieldInfo | None) -> object:
-    # JSON has one kind of number: 5.0 is an integer there (JSON Schema 2020-12, validation §6.1.1).
+    # JSON has one number type: 5.0 is an integer there (JSON Schema 2020-12, validation §6.1.1).
     if (
         isinstance(value, float)
         and value.is_integer()
@@ -159,21 +159,21 @@ def _refuse_unusable(name: str, value: object) -> None:
     if isinstance(value, dict):
         for key, item in cast("dict[str, object]", value).items():
             _refuse_unusable(name, key)
-            # What is named by a key may be a text of any length, as in a row of a table.
+            # The values of an object may be texts of any length, as in a row of a table.
             _refuse_unusable("content", item)
     if isinstance(value, float) and not isfinite(value):
-        # JSON has no such number (RFC 8259 §6), so it could never reach Nextcloud.
+        # JSON has no such number (RFC 8259 §6), so it could not be sent to Nextcloud.
         raise InvalidInput(f"'{name[:64]}' must be a finite number.")
     if isinstance(value, str):
         if "\0" in value:
             raise InvalidInput(f"'{name[:64]}' holds a NUL character; send it without.")
-        # A lone surrogate cannot be encoded, so it could never reach Nextcloud.
+        # A lone surrogate cannot be encoded, so it could not be sent to Nextcloud.
         if _SURROGATE.search(value):
             raise InvalidInput(f"'{name[:64]}' holds broken Unicode; send it again as proper text.")
 
 
 def _slim(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop what costs a model tokens and says nothing: titles, null alternatives, null defaults."""
+    """Remove what costs tokens without information: titles, null alternatives, null defaults."""
     slim: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     if "required" in schema:
         slim["required"] = schema["required"]

@@ -1,7 +1,7 @@
-"""Between MCP and the tool bodies: checks arguments, asks for consent, turns errors into answers.
+"""Connects MCP to the tool bodies: validates arguments, asks for consent, turns errors into results.
 
-The SDK's own way would turn the text "null" into None, drop unknown arguments in silence and put
-"Error executing tool …" before every sentence; so tools are our subclass of the SDK's `Tool`.
+The SDK would convert the text "null" to None, silently drop unknown arguments, and put "Error executing tool …"
+before every sentence. So tools are instances of a subclass of the SDK's `Tool`.
 """
 
 import logging
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 async def _nothing() -> None:
-    """Stands where the SDK wants a function; `GuardedTool.run` never calls it."""
+    """The function that the SDK requires; `GuardedTool.run` never calls it."""
 
 
 _NO_METADATA = func_metadata(_nothing, structured_output=False)
 
-#: The arguments that say what a call was about, for the audit.
+#: The audit fields: arguments that identify the object of a call.
 AUDIT_FIELDS = (
     "path",
     "note_id",
@@ -76,7 +76,7 @@ AUDIT_FIELDS = (
 
 
 class GuardedTool(Tool):
-    """One tool as the SDK sees it."""
+    """One tool in the form of the SDK."""
 
     _spec: ToolSpec = PrivateAttr()
     _state: State = PrivateAttr()
@@ -84,7 +84,7 @@ class GuardedTool(Tool):
 
     @classmethod
     def build(cls, spec: ToolSpec, state: State) -> "GuardedTool":
-        """Make the SDK's tool from ours."""
+        """Build the SDK's tool from a specification."""
         metadata = _NO_METADATA
         if state.output_schemas:
             metadata = metadata.model_copy(update={"output_schema": output_schema.of(spec.result_type)})
@@ -110,7 +110,7 @@ class GuardedTool(Tool):
 
     @property
     def spec(self) -> ToolSpec:
-        """What is declared of the tool."""
+        """The specification of the tool."""
         return self._spec
 
     async def run(
@@ -126,7 +126,7 @@ class GuardedTool(Tool):
             self._refuse_neutralised_links(checked)
             call = await self._guard.call(context, request_id)
             execute = partial(self._execute, call, checked)
-            # A consent request that has ended is no answer to a question about the connection.
+            # A question about the connection must be answered even when a consent request has ended.
             never_asks = self._spec.guarded.never_asks
             return await (execute() if never_asks else self._guard.through(call, execute))
         except NextcloudMcpError as error:
@@ -169,6 +169,6 @@ class GuardedTool(Tool):
 
 
 def _object(arguments: dict[str, Any]) -> str:
-    """Name what a call was about, for the audit: ids and paths, never texts."""
+    """Return the object of a call for the audit: ids and paths, never texts."""
     parts = [f"{name}={arguments[name]}" for name in AUDIT_FIELDS if arguments.get(name) is not None]
     return " ".join(parts)[:500]

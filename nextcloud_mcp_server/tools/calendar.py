@@ -259,7 +259,7 @@ async def nc_calendar_find_free_time(
 
 
 async def _during(nc: Account, start: str, end: str, timezone: str | None, calendar: str | None) -> Agenda:
-    """List what takes place from one text to another, on the clock of the zone that counts."""
+    """List the events between two times given as text, in the applicable time zone."""
     return await nc.calendar.during(
         lambda zone: _range(start, end, zone),
         locate=lambda ask: event_time.reader(ask, start, timezone),
@@ -270,7 +270,7 @@ async def _during(nc: Account, start: str, end: str, timezone: str | None, calen
 async def _given(
     nc: Account, event: Event, name: str, text: str | None, timezone: str | None, *, rrule: str | None = None
 ) -> Moment | None:
-    """Take a time for an event that exists: by its own clock, unless another is named."""
+    """Parse a time for an existing event: in the event's time zone, unless `timezone` is given."""
     if text is None:
         return None
     before = event.at.start if name == "start" else event.at.end
@@ -288,12 +288,12 @@ def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:
         raise InvalidInput("'end' is before 'start': send a later one.")
     if high - low > _LONGEST_RANGE:
         raise InvalidInput("That is more than five years: ask for less at once.")
-    # As UTC: times of one zone are compared by their clocks, which show an hour twice in autumn.
+    # In UTC, because Python compares times of one zone by local time, and one hour occurs twice in autumn.
     return low.astimezone(UTC), high.astimezone(UTC)
 
 
 def _last(moment: Moment | None) -> Moment | None:
-    """Turn the last day into the first day after it."""
+    """Convert an inclusive last day to the exclusive end."""
     return moment if moment is None or isinstance(moment, datetime) else moment + DAY
 
 

@@ -1,4 +1,4 @@
-"""What the tools for calendars answer."""
+"""Results of the calendar tools."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from nextcloud_mcp_server.nextcloud.scheduling import Notice
 from nextcloud_mcp_server.tools import event_time
 from nextcloud_mcp_server.tools.result import LongText, Result
 
-#: The longest description that is told whole.
+#: The maximum length of a description that is returned completely.
 MAX_TEXT: Final = 20_000
 _MAX_ROW_TEXT: Final = 200
 _LISTED: Final = 50
@@ -149,7 +149,7 @@ class FreeTime(Result):
 
 
 def calendar_row(calendar: Calendar) -> CalendarRow:
-    """Describe a calendar."""
+    """Return the row of a calendar."""
     kinds = (("VEVENT", "events"), ("VTODO", "tasks"), ("VJOURNAL", "journals"))
     return CalendarRow(
         calendar=calendar.id,
@@ -163,7 +163,7 @@ def calendar_row(calendar: Calendar) -> CalendarRow:
 
 
 def times(event: Event) -> Times:
-    """Say when something is."""
+    """Return the times of an event."""
     _, start, end, _ = event.at
     if not isinstance(start, datetime):
         return Times(start=ical_time.shown(start), last_day=ical_time.shown(max(start, end - DAY)))
@@ -181,7 +181,7 @@ def _place(event: Event, name: str, moment: Moment) -> str | None:
 
 
 def row(event: Event, mine: frozenset[str]) -> EventRow:
-    """Describe an event for a list."""
+    """Return the list row of an event."""
     one = event.at.component
     return EventRow(
         **times(event).model_dump(),
@@ -197,12 +197,12 @@ def row(event: Event, mine: frozenset[str]) -> EventRow:
 
 
 def occurrence(event: Event) -> str | None:
-    """Name the occurrence, if it is one of a series."""
+    """Return the occurrence id of an event of a series, else None."""
     return None if event.at.id is None else ical_time.shown(event.at.id)
 
 
 def details(event: Event) -> EventDetails:
-    """Tell all about an event."""
+    """Return all details of an event."""
     one, series = event.at.component, event.series
     description = one.text("DESCRIPTION")
     rules = [line.value for line in one.every("RRULE")]
@@ -232,24 +232,24 @@ def details(event: Event) -> EventDetails:
 
 
 def is_free(one: Component) -> bool:
-    """Tell whether an event takes no time, as birthdays do not."""
+    """Tell whether an event does not block time, like a birthday."""
     return one.text("TRANSP").upper() == "TRANSPARENT"
 
 
 def awaits(one: Component, mine: frozenset[str]) -> bool:
-    """Tell whether an invitation of the person is unanswered."""
+    """Tell whether an invitation has no answer from the user yet."""
     return bool(mine) and answer_of(one, mine) in ("", "NEEDS-ACTION")
 
 
 def answer_of(one: Component, mine: frozenset[str]) -> str | None:
-    """Give how the person answered; None when they are not invited."""
+    """Return the user's answer to an invitation; None when the user is not invited."""
     return next(
         (line.parameter("PARTSTAT").upper() for line in one.every("ATTENDEE") if address(line) in mine), None
     )
 
 
 def address(line: Line) -> str:
-    """Give the address of a user who is invited, to compare."""
+    """Return the address of an attendee, normalised for comparison."""
     return line.value.strip().lower().rstrip("/")
 
 
@@ -258,7 +258,7 @@ def _names(series: Series, keys: set[datetime]) -> list[str] | None:
 
 
 def status(event: Event) -> str | None:
-    """Say how an event stands, unless it simply takes place; `deleted` is an occurrence taken out of its series."""
+    """Return the status of an event; None when it takes place, `deleted` for a removed occurrence."""
     _, series, at, _ = event
     if at.id is not None and series.key(at.id) in series.removed():
         return "deleted"
@@ -281,7 +281,7 @@ def _invited(line: Line) -> Invited:
 
 
 def told(notices: Sequence[Notice]) -> list[NotifiedGuest] | None:
-    """Say who heard of a change, and who did not."""
+    """List the users who were notified of a change, and those who were not."""
     return [NotifiedGuest(email=each.email, result=each.result) for each in notices[:_LISTED]] or None
 
 

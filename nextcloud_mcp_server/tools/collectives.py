@@ -153,7 +153,7 @@ async def nc_collectives_create_page(
 
 
 async def _fill(nc: Account, page: Page, content: str) -> Written | None:
-    """Write the text of a page that is empty still."""
+    """Write the text of a page that is still empty."""
     if not content:
         return None
     empty = await nc.files.info(page.path)

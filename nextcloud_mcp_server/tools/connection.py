@@ -1,4 +1,4 @@
-"""The three tools that are always there: ask for access, look at it, end it."""
+"""The three tools that are always available: request access, show it, and end it."""
 
 from typing import Annotated
 
@@ -45,10 +45,11 @@ async def request_nextcloud_access(
 
     Rarely needed: the other tools ask by themselves.
     """
-    # A change that no one asked for must not be ticked on the page, which offers the rest all the same.
+    # A write scope that the user did not ask for must not be preselected on the page, which offers the others
+    # anyway.
     words = frozenset(permissions or expand(["read"]) & access.bound or access.bound)
     named, offered = words.intersection(SCOPES), access.services.bound
-    # A bundle means what there is of it here; a scope that is named itself must be there.
+    # A bundle stands for those of its scopes that exist here; a scope that is named itself must exist.
     if unknown := sorted(word for word in words - named if not expand([word]) & offered):
         offers = ", ".join(sorted(access.bound)) or "none"
         raise InvalidInput(f"There is no permission {unknown[0][:64]!r}. This server offers: {offers}.")
@@ -92,12 +93,12 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
 
 async def _status(access: Access) -> Status:
     known = await access.connection()
-    # A client that the person has allowed nothing yet may not ask their Nextcloud, and asking what is
-    # connected must not ask for permission.
+    # A client without any granted scope may not send requests to the user's Nextcloud, and asking for the state of
+    # the connection must not ask for consent.
     asks = known.connected and bool(known.scopes)
     server = await access.server() if asks else None
     if server is None and asks:
-        # Nextcloud may just have refused the credential.
+        # Nextcloud may just have rejected the credential.
         known = await access.connection()
     if not known.connected:
         again = "The earlier access no longer works. " if known.needs_reauth else ""

@@ -1,4 +1,4 @@
-"""What the tools for contacts answer."""
+"""Results of the contact tools."""
 
 from nextcloud_mcp_server.nextcloud.contacts import AddressBook, Card
 from nextcloud_mcp_server.nextcloud.vcard import Line
@@ -7,7 +7,7 @@ from nextcloud_mcp_server.tools.result import LongText, Result
 _MAX_NOTE = 20_000
 _MAX_TEXT = 300
 _MAX_ENTRIES = 20
-#: The longest card that a deletion repeats, so that it can be made again.
+#: The maximum size of a card that a deletion returns, so that it can be created again.
 _MAX_UNDO_BYTES = 4_000
 _SHOWN = frozenset(
     {
@@ -101,12 +101,12 @@ class ContactDeleted(Result):
 
 
 def book_row(book: AddressBook) -> BookRow:
-    """Describe an address book."""
+    """Return the row of an address book."""
     return BookRow(id=book.id, name=book.name, writable=book.writable, description=book.description or None)
 
 
 def row(card: Card) -> ContactRow:
-    """Describe a contact in a list, whatever its card looks like."""
+    """Return the list row of a contact, even for a malformed card."""
     contact = card.contact
     return ContactRow(
         book=card.book,
@@ -121,7 +121,7 @@ def row(card: Card) -> ContactRow:
 
 
 def info(card: Card) -> ContactInfo:
-    """Tell all that is shown of a contact."""
+    """Return all shown fields of a contact."""
     contact, vcard = card.contact, card.vcard
     note = contact.note[:_MAX_NOTE]
     photo = next(vcard.every("PHOTO"), None)
@@ -152,7 +152,7 @@ def info(card: Card) -> ContactInfo:
 
 
 def written(card: Card) -> ContactWritten:
-    """Say what was stored, with the names that may have followed each other."""
+    """Return the stored contact, with display name and name parts, since one may have changed the other."""
     contact = card.contact
     return ContactWritten(
         book=card.book,
@@ -166,7 +166,7 @@ def written(card: Card) -> ContactWritten:
 
 
 def deleted(card: Card) -> ContactDeleted:
-    """Say what is gone, and how much of it can come back."""
+    """Return the deleted contact, and how much of it can be restored."""
     text = card.vcard.text
     short = len(text.encode()) <= _MAX_UNDO_BYTES
     return ContactDeleted(

@@ -30,14 +30,14 @@ contacts = Toolset("contacts")
 
 _NUMBER = re.compile(r"\+?[\d\s()/.-]{3,}")
 _BIRTHDAY = re.compile(r"(\d{4}|-)-(\d\d-\d\d)")
-#: A year that had a 29th of February, for birthdays without a year.
+#: A leap year, to check birthdays without a year.
 _LEAP_YEAR = "2000"
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_ENTRIES = 50
 _TAKEN_OFF = Empty("takes it off")
 _FIRST_CONTROL = " "
 
-# Changing a contact takes them without these words, for want of room.
+# For lack of room, the tool that changes a contact omits this description.
 BookId = Annotated[str, Field(description="Id of an address book.")]
 ContactId = Annotated[TextId, Field(description="The id of a contact in a list.")]
 Emails = Annotated[list[str] | None, Field(description='The whole list, as "a@b.c" or "work: a@b.c".')]
@@ -188,7 +188,7 @@ async def nc_contacts_delete_contact(
 
 
 def _position(card: Card) -> Position:
-    """Order by name; the address makes it the only one there."""
+    """Return the sort key: the name, made unique by the id."""
     return Position.of(0, f"{card.contact.name}\n{card.book}/{card.id}")
 
 
@@ -204,10 +204,10 @@ def _matches(contact: Contact, words: list[str], number: str) -> bool:
 
 
 def _checked(changes: Changes) -> Changes:
-    """Check what is to be written.
+    """Check the fields before they are written.
 
     Raises:
-        InvalidInput: Something cannot be a part of a card.
+      InvalidInput: A value is not valid in a card.
     """
     if changes.name is not None and not changes.name.strip():
         raise InvalidInput("'name' is empty: a contact needs one.")
@@ -245,7 +245,7 @@ def _refuse_control(name: str, text: str) -> None:
 
 
 def _refuse_unwritable(name: str, text: str) -> None:
-    """Refuse what no vCard may hold (RFC 6350 §3.3): in a list it would make all cards unreadable."""
+    """Refuse characters that no vCard may contain (RFC 6350 §3.3): they would break the list of all cards."""
     if _UNWRITABLE.search(text):
         raise InvalidInput(f"'{name}' holds control characters; send it without.")
 
@@ -258,7 +258,7 @@ def _new(changes: Changes) -> VCard:
 
 
 def _whole(text: str) -> VCard:
-    """Take a whole card as it is, in the line ends of vCards."""
+    """Parse a complete card from a client, with the line ends of vCards."""
     _refuse_unwritable("vcard", text)
     card = VCard.read(re.sub(r"\r?\n", "\r\n", text.strip()))
     if not card.whole or card.version not in ("3.0", "4.0"):

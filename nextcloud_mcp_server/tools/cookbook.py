@@ -134,7 +134,7 @@ async def nc_cookbook_delete_recipe(nc: Account, recipe_id: Id, *, etag: str) ->
 
 
 def _duration(name: str, text: str | None) -> str | None:
-    """Write a duration as Cookbook stores it; what it cannot read it would drop without a word."""
+    """Return a duration in the form that Cookbook stores; it silently drops any other form."""
     if not text:
         return text
     found = _DURATION.fullmatch(text)

@@ -20,12 +20,12 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 deck = Toolset("deck")
 
-#: With as many comments as come along, what a result may have.
+#: Leaves room for the comments within the limit of a result.
 _MAX_TEXT_BYTES = 12_000
 _MAX_TITLE = 255
 _COMMENTS = 10
 _LISTED = 20
-#: Archived cards are each asked for by themselves.
+#: Archived cards are fetched one by one.
 _ARCHIVED = 20
 
 Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
@@ -117,7 +117,7 @@ async def nc_deck_create_card(
     return deck_result.written(made.card, made.note)
 
 
-# A comment leaves the etag as it is, so repeating one would add another.
+# A comment does not change the etag, so repeating the call would add another one.
 @deck.tool("Change a card", destructive=True, repeatable=False)
 @require_provisioning("deck:write")
 async def nc_deck_update_card(
@@ -209,7 +209,7 @@ async def _changes(
     assignees: Sequence[str] | None = None,
     comment: str | None = None,
 ) -> Changes:
-    """Check what is to be set; labels and people are looked up on the board."""
+    """Validate the changes; labels and users are looked up on the board."""
     if title is not None and not 0 < len(title.strip()) <= _MAX_TITLE:
         raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
     if comment is not None and not comment.strip():
@@ -229,7 +229,7 @@ async def _changes(
 
 
 async def _due(nc: Account, text: str | None) -> str | None:
-    """Read a due date, and give it in UTC: Deck leaves out the offset when it stores it."""
+    """Parse a due date and return it in UTC: Deck drops the offset when it stores the date."""
     return text and (await time_argument.read(nc, "due", text)).isoformat(timespec="seconds")
 
 
@@ -243,7 +243,7 @@ def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
 
 
 def _uids(board: Board, names: Sequence[str]) -> list[str]:
-    """Find people of the board by their ids or, where those are unknown, by their names."""
+    """Find users of the board by their ids or, for unknown ids, by their names."""
     known = {person.name: person.uid for person in board.people} | {
         person.uid: person.uid for person in board.people
     }

@@ -1,4 +1,4 @@
-"""What the tools for Deck answer."""
+"""Results of the Deck tools."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -116,7 +116,7 @@ class CardDeleted(Result):
 
 
 def board_row(board: Board) -> BoardRow:
-    """Describe a board."""
+    """Return the row of a board."""
     return BoardRow(
         id=board.id,
         title=board.title,
@@ -127,7 +127,7 @@ def board_row(board: Board) -> BoardRow:
 
 
 def card_row(card: Card) -> CardRow:
-    """Describe a card in a list."""
+    """Return the list row of a card."""
     return CardRow(
         id=card.id,
         stack_id=card.stack_id,
@@ -145,7 +145,7 @@ def card_row(card: Card) -> CardRow:
 def page(
     board: Board, stacks: Sequence[Stack], cards: list[CardRow], *, total: int, cursor: str | None
 ) -> BoardPage:
-    """Describe a board with some of its cards."""
+    """Return a board with some of its cards."""
     return BoardPage(
         id=board.id,
         title=board.title,
@@ -161,7 +161,7 @@ def page(
 
 
 def text(card: Card, part: TextPage, comments: Sequence[Comment]) -> CardText:
-    """Show a card with its description and comments."""
+    """Return a card with its description and comments."""
     return CardText(
         content=part.text,
         id=card.id,
@@ -182,7 +182,7 @@ def text(card: Card, part: TextPage, comments: Sequence[Comment]) -> CardText:
 
 
 def written(card: Card, note: str | None = None) -> CardWritten:
-    """Say what a card is now."""
+    """Return the state of a card after a change."""
     return CardWritten(
         id=card.id,
         stack_id=card.stack_id,
@@ -198,7 +198,7 @@ def written(card: Card, note: str | None = None) -> CardWritten:
 
 
 def deleted(card: Card) -> CardDeleted:
-    """Say what is gone, and where it still is."""
+    """Return the deleted card, and where it can still be found."""
     return CardDeleted(
         deleted=f"{card.title} ({card.id})",
         undo="For some days the card can be restored in Deck: open the board's details, then “Deleted items”.",

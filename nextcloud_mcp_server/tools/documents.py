@@ -1,4 +1,4 @@
-"""The text of a person's documents: fetched and taken out once, then given page by page."""
+"""The text of a user's documents: extracted once, then returned page by page."""
 
 import html
 from collections import OrderedDict
@@ -20,11 +20,12 @@ from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools.progress import Progress
 
-#: Larger documents are mostly pictures.
+#: Larger documents consist mostly of pictures.
 MAX_DOCUMENT_BYTES: Final = 52_428_800
-#: How many documents are read at once, and for one person.
+#: How many documents are read at once: in total, and for one user.
 AT_ONCE: Final = 3
-#: What is kept, so that the next page need not be read anew; for so long, and no more than so much.
+#: How long extracted texts are cached, so that the next page need not be read again; and the size limit of the
+#: cache.
 KEPT_SECONDS: Final = 600.0
 KEPT_BYTES: Final = 16_777_216
 KEPT_TEXTS: Final = 200
@@ -49,12 +50,12 @@ _CUT: Final[dict[End, str]] = {
 }
 
 
-#: Whose, which file, in which state, read as what.
+#: The user, the file, its version, and the kind of document.
 _Key = tuple[str, str, str, Kind]
 
 
 class Read(Protocol):
-    """Takes the text out of a document: `documents.process.extract`."""
+    """Extracts the text of a document: `documents.process.extract`."""
 
     def __call__(
         self, kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
@@ -65,18 +66,18 @@ class Read(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """What is known of a document, and its text, or why there is none."""
+    """A document and its text, or the reason why there is none."""
 
     path: str
     content_type: str
     version: Version
     kind: Kind
-    #: None: it is too large to be read.
+    #: None: the document is too large to be read.
     extract: Extract | None
 
     @property
     def note(self) -> str:
-        """Say in a sentence what the reader of the text should know, or why there is no text."""
+        """Return a sentence for the reader of the text, or the reason why there is none."""
         name = NAMES[self.kind]
         if self.extract is None:
             why = f"is too large: text is taken out of documents of up to {MAX_DOCUMENT_BYTES} bytes"
@@ -96,14 +97,14 @@ class DocumentText:
 
 
 class _Slot:
-    """One person's slot: a second document at once waits for the first."""
+    """One user's slot: a second document at the same time waits for the first."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
 
 
 class Documents:
-    """Reads documents, and remembers the last texts for a while."""
+    """Extracts the text of documents and caches the latest texts."""
 
     def __init__(
         self, read: Read = process.extract, *, clock: Callable[[], float] = anyio.current_time
@@ -115,12 +116,12 @@ class Documents:
         self._kept = OrderedDict[_Key, tuple[float, DocumentText]]()
 
     async def text(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
-        """Give the text of the document in the state it is in now.
+        """Return the text of the current version of a document.
 
-        One small request when its text is still known, two and a process of its own when not.
+        One small request when the text is cached, else two requests and a separate process.
 
         Raises:
-            NextcloudError: It is not there, or could not be fetched.
+          NextcloudError: The file does not exist or cannot be fetched.
         """
         entry = await nc.files.info(path)
         if entry.is_folder:
@@ -134,14 +135,14 @@ class Documents:
                 return known
             async with self._limit:
                 found = await self._fetch(nc, entry, kind, progress)
-            # By the state that was read: it may have changed since it was looked at.
+            # By the version that was read: the file may have changed after it was looked up.
             self._keep((nc.uid, entry.path, str(found.version), kind), found)
             return found
 
     async def page(self, nc: Account, page: str) -> tuple[str, str | None]:
-        """Give the text of HTML that is no file, such as an article, and what its reader should know.
+        """Return the text of HTML that is not a file, such as an article, and a note for its reader.
 
-        Where it has tags this takes a process of its own: strangers wrote it.
+        HTML with tags is parsed in a separate process, because it is untrusted text.
         """
         whole = page[:MAX_TEXT_BYTES]
         cut = _CUT["long"] if len(whole) < len(page) else None
@@ -182,9 +183,9 @@ class Documents:
 
 
 async def _pieces(page: str) -> AsyncIterator[bytes]:
-    """Say by the mark that it is UTF-8, whatever the page says of itself."""
+    """Yield the page with a byte order mark, so that it is read as UTF-8 whatever it declares."""
     yield b"\xef\xbb\xbf" + page.encode("utf-8", "replace")
 
 
 async def _nobody(done: int, total: int) -> None:
-    """Hear how far the reading is."""
+    """Ignore the progress."""

@@ -1,7 +1,7 @@
-"""Times that a client gives for events and tasks, and by which zone's clock they are.
+"""Times that a client gives for events and tasks, and the time zone they refer to.
 
-A moment that a client names is the moment that is stored. Without a zone it is stored by the clock of the
-person's zone, which Nextcloud knows; it floats only where `timezone` says so.
+A time with an offset is stored as that moment. A time without one is in the user's time zone, which Nextcloud knows.
+It is floating only where `timezone` says so.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud import ical_time, timestamp, zones
 from nextcloud_mcp_server.nextcloud.ical import Line
 from nextcloud_mcp_server.nextcloud.ical_time import Moment
 
-#: The `timezone` of a time that is the same on every clock; results name it so too.
+#: The `timezone` of a floating time, which is the same on every clock; results use it too.
 FLOATING: Final = "floating"
 _LONGEST: Final = 64
 
@@ -21,21 +21,24 @@ Ask = Callable[[], Awaitable[tzinfo]]
 
 
 async def clock(ask: Ask, name: str, text: str, timezone: str | None) -> tzinfo | None:
-    """Find by which clock a time is: of the zone that is named, else the person's, which `ask` finds; None floats.
+    """Return the time zone of a time: `timezone` if given, else the user's from `ask`; None is floating.
 
     Raises:
-        InvalidInput: It is none, or there is no such zone.
+      InvalidInput: The time is invalid, or there is no such time zone.
     """
     if timezone is not None:
         return None if timezone.strip().lower() == FLOATING else zones.named(timezone)
-    # A date has no zone, so no one needs to be asked for theirs.
+    # A date has no time zone, so the user's need not be fetched.
     return await ask() if isinstance(ical_time.given(name, text, UTC), datetime) else UTC
 
 
 async def changed(
     ask: Ask, name: str, text: str, timezone: str | None, *, before: Moment | None, recurs: bool
 ) -> Moment:
-    """Take a new date or time for one that was `before`, by its clock unless another is named; raises as `first`."""
+    """Parse a new date or time that replaces `before`, in its zone unless another is given.
+
+    Raises as `first`.
+    """
     had = before.tzinfo if isinstance(before, datetime) else None
     is_known = timezone is not None or had is not None
     zone = had if timezone is None and had is not None else await clock(ask, name, text, timezone)
@@ -43,10 +46,10 @@ async def changed(
 
 
 def first(name: str, text: str, zone: tzinfo | None, *, is_known: bool) -> Moment:
-    """Take the first date or time of a series; `is_known` says that its zone is not only guessed.
+    """Parse the first date or time of a series; `is_known` tells that its zone is not only assumed.
 
     Raises:
-        InvalidInput: It is none, or the series needs a zone that an offset does not tell.
+      InvalidInput: It is invalid, or the series needs a time zone and has only an offset.
     """
     moment = ical_time.given(name, text, zone)
     if zone is not None and isinstance(moment, datetime):
@@ -55,7 +58,7 @@ def first(name: str, text: str, zone: tzinfo | None, *, is_known: bool) -> Momen
 
 
 def _check_series(name: str, text: str, moment: datetime, zone: tzinfo, *, is_known: bool) -> None:
-    """Refuse a first time that says how the clocks are, and not how they will change."""
+    """Refuse a first time with only an offset, which does not tell when daylight saving time changes."""
     if moment.tzinfo is not zone:
         raise InvalidInput(
             f"'{name}' is in the hour that the clocks of {zones.name_of(zone)} show twice, and a series cannot begin "
@@ -71,7 +74,7 @@ def _check_series(name: str, text: str, moment: datetime, zone: tzinfo, *, is_kn
 
 
 async def reader(ask: Ask, text: str, timezone: str | None) -> tzinfo:
-    """Find by whose clock days are: of the zone that is named, the person's, or of an offset that is not theirs."""
+    """Return the time zone for whole days: `timezone`, the user's, or a deviating offset of the text."""
     if timezone is not None:
         return zones.named(timezone)
     own, offset = await ask(), ical_time.offset(text)
@@ -85,7 +88,10 @@ async def reader(ask: Ask, text: str, timezone: str | None) -> tzinfo:
 
 
 def place(line: Line | None, moment: Moment | None) -> str | None:
-    """Name the zone of a time for a result; None for a date, and for one that floats unless its line has a name."""
+    """Return the name of a time's zone for a result; None for a date, and for most floating times.
+
+    A floating time has a name only where its line has one.
+    """
     if not isinstance(moment, datetime):
         return None
     tzid = "" if line is None else line.parameter("TZID")

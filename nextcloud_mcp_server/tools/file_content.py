@@ -1,4 +1,4 @@
-"""What a model sends as a file's content, as bytes."""
+"""Decodes file content that a client sends."""
 
 import base64
 import binascii
@@ -10,10 +10,10 @@ Encoding = Literal["text", "base64"]
 
 
 def decoded(content: str, encoding: Encoding) -> bytes:
-    """Read a content.
+    """Return the bytes of a content.
 
     Raises:
-        InvalidInput: It is not base64 though it is said to be.
+      InvalidInput: It is declared as base64 but is not.
     """
     if encoding == "text":
         return content.encode()

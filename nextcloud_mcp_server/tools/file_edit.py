@@ -1,4 +1,4 @@
-"""Replaces exact text in a file's text; encoding, line ends and a byte order mark stay what they are."""
+"""Replaces exact text in a file; encoding, line ends and byte order mark are kept."""
 
 import re
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from nextcloud_mcp_server.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a file, and how its bytes make it."""
+    """The text of a file, with its encoding."""
 
     text: str
     charset: Charset
 
     @classmethod
     def of(cls, data: bytes) -> "Text":
-        """Read a file.
+        """Decode the content of a file.
 
         Raises:
-            InvalidInput: It is not text, or holds bytes that could not be written back as they are.
+          InvalidInput: It is not text, or contains bytes that could not be written back unchanged.
         """
         found = charset.of_file(data)
         if found is None:
@@ -34,10 +34,10 @@ class Text:
             ) from None
 
     def replace(self, old: str, new: str, *, every: bool) -> tuple[bytes, int]:
-        """Replace as `replace`, and give the file's new bytes.
+        """Replace text as `replace` does, and return the new bytes and the number of replacements.
 
         Raises:
-            InvalidInput: As `replace`; or the file's encoding lacks a character of `new`.
+          InvalidInput: As `replace`; or the file's encoding lacks a character of `new`.
         """
         edited, count = replace(self.text, old, new, every=every)
         try:
@@ -53,15 +53,15 @@ class Text:
 
 
 def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
-    """Replace the one passage that is exactly `old`, or every one; tells how many.
+    """Replace the single occurrence of `old`, or with `every` all of them; return also their number.
 
     Raises:
-        InvalidInput: It is not there, or more than once without `every`, or nothing would change.
+      InvalidInput: There is none, or several without `every`, or nothing would change.
     """
     if not old:
         raise InvalidInput("'old_text' is empty: send the text to replace.")
     if old not in text:
-        # Models write \n whatever they read.
+        # Models write \n, whatever line ends they have read.
         old = _with_line_ends_of(text, old)
     new = _with_line_ends_of(text, new)
     count = text.count(old)
@@ -70,7 +70,7 @@ def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
             "The file does not hold 'old_text' (0 matches); it is compared character by character. Read the "
             "file again and copy the passage from it."
         )
-    # From the next character on, so that overlapping passages count as well.
+    # The lookahead also counts overlapping occurrences.
     overlapping = len(re.findall(f"(?={re.escape(old)})", text))
     if overlapping > 1 and not every:
         raise InvalidInput(
@@ -85,6 +85,6 @@ def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
 def _with_line_ends_of(text: str, passage: str) -> str:
     newlines, windows = text.count("\n"), text.count("\r\n")
     if not newlines and "\r" in text:
-        # As on a Mac of before 2001.
+        # The line end of Macs before 2001.
         return re.sub(r"\r?\n", "\r", passage)
     return re.sub(r"\r?\n", "\r\n", passage) if windows * 2 > newlines else passage

@@ -1,4 +1,4 @@
-"""Moves several things into one folder, one after the other, and tells what became of each."""
+"""Moves several files into one folder, one after the other, and returns the result for each."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,11 +13,11 @@ from nextcloud_mcp_server.tools.progress import Progress
 
 MOST: Final = 100
 
-#: What is wrong with one of them alone; the others may well be moved.
+#: Errors that concern one file alone; others may still be moved.
 _ITS_OWN: Final = (
     errors.NotFound, errors.Forbidden, errors.Conflict, errors.Locked, errors.InvalidName, errors.InvalidInput,
 )  # fmt: skip
-#: What may be wrong with all that follow as well. A refused credential is not among them: it ends the call,
+#: Errors that may concern all remaining files as well. A rejected credential is not among them: it ends the call,
 #: and the guard says that a part was done.
 _EVERYBODYS: Final = (
     errors.Unreachable, errors.NotNextcloud, errors.Throttled, errors.ServerFault, errors.Unavailable,
@@ -26,12 +26,12 @@ _EVERYBODYS: Final = (
 
 
 async def move_all(nc: Account, sources: Sequence[str], folder: str, progress: Progress) -> Moved:
-    """Move these into a folder that is there; each is moved whole, in one request.
+    """Move files into an existing folder; one request for each.
 
     Raises:
-        InvalidInput: The folder is a file, or two of the sources have the same name.
-        NotFound: There is no such folder.
-        NextcloudMcpError: What went wrong with the only one that was tried.
+      InvalidInput: The folder is a file, or two of the sources have the same name.
+      NotFound: There is no such folder.
+      NextcloudMcpError: The error of the only one that was tried.
     """
     await _check(nc, sources, folder)
     moved: list[str] = []
@@ -59,7 +59,7 @@ async def move_all(nc: Account, sources: Sequence[str], folder: str, progress: P
 
 
 async def _check(nc: Account, sources: Sequence[str], folder: str) -> None:
-    """Refuse before anything is moved what could not end well."""
+    """Check, before anything is moved, that no move must fail."""
     names = [paths.existing(source)[-1] for source in sources]
     if len(set(names)) < len(names):
         raise errors.InvalidInput(

@@ -1,4 +1,4 @@
-"""Pages of lists: rows within a byte budget, and the cursor that goes on after the last row."""
+"""Pages of lists: rows within a byte limit, and the cursor for the rows after them."""
 
 import base64
 import hashlib
@@ -16,10 +16,10 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.sanitize import grows_by, sent_bytes
 from nextcloud_mcp_server.nextcloud.top_k import Position
 
-#: Rows go out twice, as text and as structured content, and a result may have 80,000 bytes.
+#: Rows are sent twice, as text and as structured content, and a result may have 80,000 bytes.
 MAX_ROWS_BYTES: Final = 36_000
 
-#: What a character may take when it is shown: `<U+E0041>`.
+#: The maximum size of a character after escaping: `<U+E0041>`.
 _ESCAPED: Final = 9
 
 _CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
@@ -28,9 +28,9 @@ Row = TypeVar("Row")
 
 
 def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = None) -> list[Row]:
-    """Take as many rows from the start as fit, at least one.
+    """Return as many rows from the start as fit, at least one.
 
-    `most` is what all of them can take, where that is known for less than it costs to write them.
+    `most` is the maximum size of all rows, where that is known without encoding them.
     """
     if not rows or (most is not None and most <= room) or _size(rows) <= room:
         return list(rows)
@@ -39,9 +39,9 @@ def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = N
 
 
 def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int]:
-    """Share room out: from each list in turn the next row, until one is full; says how many of each have room.
+    """Divide the room between lists, one row of each in turn; return the number of rows for each.
 
-    A list that does not need its share leaves it to the others.
+    A list that needs less leaves its share to the others.
     """
     taken = [0] * len(lists)
     open_ = [number for number, rows in enumerate(lists) if rows]
@@ -59,7 +59,7 @@ def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int
 
 
 def fitting(texts: Sequence[str], room: int) -> list[str]:
-    """Take as many texts as have room, of the last one a part."""
+    """Return as many texts as fit, the last one cut."""
     taken: list[str] = []
     for one in texts:
         size = sent_bytes(one)
@@ -82,16 +82,16 @@ def _writer(row: type[object]) -> TypeAdapter[Sequence[object]]:
 
 
 def seal(position: Position, *filters: object) -> str:
-    """Write a cursor for the model, bound to the filters of its list."""
+    """Return a cursor for the model, bound to the filters of its list."""
     parts = [_fingerprint(filters), position.number, position.name]
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
 def unseal(cursor: str | None, *filters: object) -> Position | None:
-    """Read what `seal` wrote; None for the first page.
+    """Parse a cursor of `seal`; None for the first page.
 
     Raises:
-        InvalidInput: It is not ours, or belongs to a list with other filters.
+      InvalidInput: It is not a cursor of this server, or belongs to a list with other filters.
     """
     if cursor is None:
         return None
@@ -111,17 +111,17 @@ def unseal(cursor: str | None, *filters: object) -> Position | None:
 
 
 def start(cursor: str | None, *filters: object) -> int:
-    """Read how many rows of a list that is fetched as a whole were shown before.
+    """Return how many rows of a completely fetched list were shown before.
 
     Raises:
-        InvalidInput: As `unseal`.
+      InvalidInput: As `unseal`.
     """
     here = unseal(cursor, *filters)
     return 0 if here is None else max(0, here.number)
 
 
 def following(seen: int, total: int, *filters: object) -> str | None:
-    """Write the cursor that goes on after `seen` rows of such a list; None at its end."""
+    """Return the cursor after `seen` rows of such a list; None at its end."""
     return seal(Position.of(seen, ""), *filters) if seen < total else None
 
 

@@ -1,4 +1,4 @@
-"""What the file tools answer with."""
+"""Results of the file tools."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,21 +15,21 @@ from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
 NO_ETAG = "The storage gives no etag: only size and time are compared before this is overwritten."
 
 
-#: A row without its texts: the names of what it has, a size of twenty digits, a time with its zone.
+#: The size of a row without its texts: field names, a size of twenty digits, a time with its offset.
 _ROW_BYTES = 160
 
 
 def shown_as(name: str) -> str | None:
-    """Show a name that has spaces at an end, tabs or line ends; None for others.
+    """Return an escaped name with spaces at an end, tabs or line ends; None for other names.
 
-    Hidden characters are shown in the name itself, as in each text of an answer.
+    Hidden characters are escaped in the name itself, as in each text of a result.
     """
     spaced = named(name)
     return None if spaced == name else spaced
 
 
 def kind(entry: Entry) -> str:
-    """Say `folder`, or the type of a file."""
+    """Return `folder`, or the media type of a file."""
     return "folder" if entry.is_folder else entry.content_type or "application/octet-stream"
 
 
@@ -40,8 +40,8 @@ class Row:
     `encrypted`: end-to-end encrypted, so only the owner's own apps can look inside.
     """
 
-    # Neither frozen nor a model, and made without keywords: a page is made of hundreds, and each of the
-    # three makes one two to three times as costly.
+    # A plain class with positional arguments: a page has hundreds of rows, and `frozen`, a model, or keyword
+    # arguments would each make creating one two to three times as slow.
     name: str | None
     path: str | None
     type: str
@@ -53,13 +53,13 @@ class Row:
 
     @property
     def most_bytes(self) -> int:
-        """What it takes as JSON at most: its names and numbers, and nine bytes for each character of a text."""
+        """Return the maximum size as JSON: names, numbers, and nine bytes per character of a text."""
         texts = len(self.name or self.path or "") + len(self.type) + len(self.shown_as or "")
         return _ROW_BYTES + 9 * texts
 
     @classmethod
     def of(cls, entry: Entry, *, in_folder: bool) -> "Row":
-        """Describe a child of the listed folder by its name, or anything else by its path."""
+        """Build the row of an entry: a child of the listed folder by its name, any other by its path."""
         name, path = (entry.name, None) if in_folder else (None, entry.path)
         return cls(
             name,
@@ -165,14 +165,14 @@ class FileFacts(Result):
 
     @classmethod
     def of(cls, chunk: Chunk, note: str) -> "FileFacts":
-        """Tell what is known, and why there is no content."""
+        """Build from a chunk, with the reason why there is no content."""
         return cls.about(chunk.path, chunk.content_type, chunk.version, note, size=chunk.total)
 
     @classmethod
     def about(
         cls, path: str, content_type: str, version: Version, note: str, *, size: int | None
     ) -> "FileFacts":
-        """Tell what is known, and why there is no content."""
+        """Build from known facts, with the reason why there is no content."""
         return cls(
             path=path,
             type=content_type or "application/octet-stream",
@@ -197,7 +197,7 @@ class Changed(Result):
 
     @classmethod
     def by_writing(cls, written: Written, *, replaced: int | None = None) -> "Changed":
-        """Describe a written file."""
+        """Build from a written file."""
         return cls(
             path=written.path,
             etag=str(written.version),
@@ -209,7 +209,7 @@ class Changed(Result):
 
     @classmethod
     def by_transfer(cls, path: str, entry: Entry | None) -> "Changed":
-        """Describe what was moved or copied; it could not be looked at when there is no entry."""
+        """Build from a moved or copied file; without an entry the result could not be fetched."""
         if entry is None:
             return cls(path=path, note="It is done, but could not be looked at: see nc_files_get_info.")
         return cls(path=path, type=kind(entry), etag=str(entry.version), size=entry.size)
@@ -252,7 +252,7 @@ class TrashRow(Result):
 
     @classmethod
     def of(cls, entry: TrashEntry) -> "TrashRow":
-        """Describe an entry."""
+        """Build from a trash entry."""
         return cls(
             trash_id=entry.trash_id,
             path=entry.original_path,

@@ -1,4 +1,4 @@
-"""Text out of a part of a file: whole characters, whole lines where possible, within the budget."""
+"""Cuts text from a part of a file: whole characters, whole lines where possible, within the limit."""
 
 import codecs
 from dataclasses import dataclass
@@ -7,24 +7,24 @@ from typing import Final
 from nextcloud_mcp_server.documents.charset import UTF8, Charset
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
-#: The most bytes of text one page holds.
+#: The maximum bytes of text on one page.
 MAX_TEXT_BYTES: Final = 30_000
-#: Bytes to fetch beyond a page, so that its last character is whole: in some encodings it has four, and the
-#: first ones may belong to the character before.
+#: Bytes to fetch beyond a page, so that its last character is complete: some encodings use four bytes, and the first
+#: ones may belong to the character before.
 LOOKAHEAD: Final = 8
 
-# A page goes out twice, once of it as JSON, and a result may have 80,000 bytes.
+# A page is sent twice, once of it as JSON, and a result may have 80,000 bytes.
 _MAX_SENT_BYTES: Final = 72_000
 _LONGEST_CHARACTER: Final = 4
 _CONTINUATION: Final = 0b10
 _LOW_SURROGATE: Final = 0b110111
-#: Above this share of bytes that are in no way characters, a page is not text.
+#: With a greater share of invalid bytes, a page is not text.
 _MAX_BROKEN: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A page of text: which bytes of the data it is, and whether all of them are characters."""
+    """A page of text: its byte range in the data, and whether all of it is valid."""
 
     text: str
     start: int
@@ -35,7 +35,7 @@ class Part:
 def cut(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charset = UTF8) -> Part | None:
     """Take up to `limit` bytes of text; None when the data is not text.
 
-    `offset`: where in the file the data begins; if that is not 0, its first bytes may be the rest of a character.
+    `offset`: where in the file the data begins; unless it is 0, the first bytes may belong to a character before it.
     `is_last`: the file ends with the data.
     """
     part = page(data, limit=limit, offset=offset, is_last=is_last, charset=charset)
@@ -44,7 +44,7 @@ def cut(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charset
 
 
 def page(data: bytes, *, limit: int, offset: int, is_last: bool, charset: Charset = UTF8) -> Part:
-    """Take up to `limit` bytes of what is known to be text; see `cut`."""
+    """Take up to `limit` bytes of data that is known to be text; see `cut`."""
     start = _rest_of_a_character(data, charset, offset)
     mark = len(charset.bom) if offset == 0 else 0
     while True:
@@ -66,7 +66,7 @@ def _is_exact(part: bytes, charset: Charset) -> bool:
 
 
 def _rest_of_a_character(data: bytes, charset: Charset, offset: int) -> int:
-    """Skip to where a character begins; where only the text before could tell that, the data begins with one."""
+    """Return where the first character begins; 0 where only the text before could tell."""
     if offset == 0:
         return 0
     start = -offset % charset.unit
@@ -84,19 +84,19 @@ def _end(data: bytes, start: int, limit: int, *, is_last: bool, charset: Charset
     if end == len(data) and is_last:
         return end
     line = _after_last_line(data, start, end, charset)
-    # A very long line is cut rather than answered in tiny parts.
+    # A very long line is cut; otherwise pages would be tiny.
     if line > start + (end - start) // 2:
         return line
     whole = end - _begun(data[start:end], charset)
     while whole == start and end < len(data):
-        # Less than one character was asked for: give that one.
+        # Fewer bytes than one character were requested: return one character.
         end += 1
         whole = end - _begun(data[start:end], charset)
     return whole if whole > start else len(data)
 
 
 def _after_last_line(data: bytes, start: int, end: int, charset: Charset) -> int:
-    """Find where the last whole line ends; 0 when there is none. No encoding has this byte inside a character."""
+    """Return the end of the last complete line; 0 without one. No encoding has this byte in a character."""
     newline = "\n".encode(charset.codec)
     at = data.rfind(newline, start, end)
     while at > 0 and (at - start) % charset.unit:
@@ -105,7 +105,7 @@ def _after_last_line(data: bytes, start: int, end: int, charset: Charset) -> int
 
 
 def _begun(data: bytes, charset: Charset) -> int:
-    """Count the bytes at the end that are the beginning of a character."""
+    """Count the bytes at the end that begin an incomplete character."""
     decoder = codecs.getincrementaldecoder(charset.codec)("replace")
     decoder.decode(data, final=False)
     return len(decoder.getstate()[0])

@@ -1,4 +1,4 @@
-"""Nextcloud's letters and numbers about files, in words."""
+"""Nextcloud's letters and numbers about files, as words."""
 
 from typing import Final
 
@@ -33,17 +33,17 @@ IMAGE_NAMES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 def permissions(letters: str) -> list[str]:
-    """Spell out `oc:permissions`, such as `RGDNVW`."""
+    """Return `oc:permissions`, such as `RGDNVW`, as words."""
     return [word for letter, word in _PERMISSIONS.items() if letter in letters]
 
 
 def shares(numbers: tuple[str, ...]) -> list[str]:
-    """Spell out the kinds of shares a file has."""
+    """Return the kinds of a file's shares as words."""
     return [_SHARES.get(number, "something else") for number in numbers]
 
 
 def image(data: bytes) -> str | None:
-    """Name the type of an image by its first bytes, when clients can show it."""
+    """Return the media type of an image by its first bytes, where clients can show it."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _IMAGES if data.startswith(start)), None)

@@ -1,4 +1,4 @@
-"""Tools for files: look around, search; the others are in `files_read`, `files_write` and `files_trash`."""
+"""Tools for files: list and search; the others are in `files_read`, `files_write` and `files_trash`."""
 
 from datetime import datetime
 from typing import Annotated, Final
@@ -90,7 +90,7 @@ async def nc_files_get_info(nc: Account, path: str) -> ItemInfo:
 _ENCRYPTED: Final = (
     "End-to-end encrypted: Nextcloud opens it to its owner's own apps alone, and searches nothing in it."
 )
-#: Names of people and tags that are told; a folder may be shared with thousands.
+#: The maximum number of users and tags returned; a folder may be shared with thousands.
 _LISTED: Final = 50
 
 
@@ -143,13 +143,13 @@ async def nc_files_search_items(
     return FoundPage(
         items=rows,
         cursor=file_page.seal(following, "search", query) if following is not None else None,
-        # For all pages, and so on the first.
+        # Applies to all pages, so it is on the first.
         note=_left_out(await nc.file_search.encrypted(folder)) if after is None else None,
     )
 
 
 def _left_out(locked: list[str]) -> str | None:
-    """Say which folders could not be searched; nothing where there are none."""
+    """Return a sentence that names the folders that could not be searched; None without any."""
     if not locked:
         return None
     more = f" and {len(locked) - _LISTED} more" if locked[_LISTED:] else ""

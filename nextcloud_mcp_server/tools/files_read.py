@@ -1,4 +1,4 @@
-"""The tool that reads a file: as text, as the text of a document, or as a picture."""
+"""The tool that reads a file: as text, as the text of a document, or as an image."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
@@ -18,7 +18,7 @@ from nextcloud_mcp_server.tools.file_results import NO_ETAG, FileFacts, FileImag
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
-#: A picture of this size is about 700 kB of base64, what common clients still accept in one answer.
+#: About 700 kB in base64, which common clients still accept in one result.
 MAX_IMAGE_BYTES: Final = 524_288
 
 reading = Toolset("files")
@@ -57,7 +57,7 @@ async def nc_files_read_file(
 
 
 def _document_kind(kind: Kind | None, *, raw: bool) -> Kind | None:
-    """Leave out what is wanted as it is stored."""
+    """Return the kind of document, or None where the stored content is wanted."""
     return None if raw and kind in kinds.TEXTS else kind
 
 
@@ -69,7 +69,7 @@ async def _shown(
     limit: int,
     raw: bool,
 ) -> FileText | FileImage | FileFacts:
-    """Show a part of a file as what it turned out to be."""
+    """Return a part of a file as text, image or facts, according to its content."""
     start = chunk.data if chunk.offset == 0 else b""
     if picture := file_words.image(start):
         return _picture(chunk, picture) if chunk.is_last else await _preview(nc, chunk)
@@ -87,7 +87,7 @@ async def _shown(
 
 
 async def charset_of(nc: Account, chunk: Chunk) -> Charset | None:
-    """Tell the encoding of a file of which this is a part, if need be by its beginning: a second request."""
+    """Return the encoding of a file from one of its chunks, fetching the file's beginning if needed."""
     if chunk.offset == 0:
         whole = chunk.is_last and len(chunk.data) <= charset.SAMPLE_BYTES
         return charset.detect(chunk.data[: charset.SAMPLE_BYTES], whole=whole)
@@ -123,7 +123,7 @@ def _picture(chunk: Chunk, mime_type: str) -> FileImage:
 
 
 async def _preview(nc: Account, chunk: Chunk) -> FileImage | FileFacts:
-    """Show a smaller picture that Nextcloud makes of one that is too large, or of a kind clients can't show."""
+    """Return a preview of an image that is too large, or of a type that clients cannot show."""
     about = f"This is a picture of {_size(chunk.total)} bytes"
     _, details = await nc.files.details(chunk.path)
     preview = await nc.download.preview(details.file_id, max_bytes=MAX_IMAGE_BYTES)
@@ -145,7 +145,7 @@ async def _preview(nc: Account, chunk: Chunk) -> FileImage | FileFacts:
 
 
 def _document(found: DocumentText, *, offset: int, limit: int) -> FileText | FileFacts:
-    """Give a page of a document's text, or say why there is none."""
+    """Return a page of a document's text, or why there is none."""
     version, text = found.version, found.extract.text if found.extract else b""
     if not found.readable:
         return FileFacts.about(found.path, found.content_type, version, found.note, size=version.size)

@@ -1,4 +1,4 @@
-"""Tools for the trash; `files` takes them into its toolset."""
+"""Tools for the trash; `files` adds them to its toolset."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Tools that change files; `files` takes them into its toolset."""
+"""Tools that change files; `files` adds them to its toolset."""
 
 from typing import Annotated, Final
 
@@ -15,10 +15,10 @@ from nextcloud_mcp_server.tools.file_results import Changed, Deleted, Moved
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
-#: Larger texts are not edited through a model; the file is held in memory once before and once after.
+#: Larger texts are not edited through a model; the file is in memory twice, before and after.
 MAX_EDITED_BYTES: Final = 4_194_304
 
-#: The beginning of a file that is about to be replaced, by which its encoding is told.
+#: The bytes at the start of a file to be overwritten from which its encoding is detected.
 _HEAD_BYTES: Final = 65_536
 
 Etag = Annotated[str | None, Field(description="As reading answered it.")]
@@ -47,11 +47,11 @@ async def nc_files_write_file(
 
 
 async def _other_encoding(nc: Account, path: str, content: str) -> str | None:
-    """Say that the text to be replaced is encoded otherwise than the new one, whose bytes differ by that."""
+    """Return a warning if the text to be overwritten has another encoding than the new one."""
     try:
         chunk = await nc.files.read(path, length=_HEAD_BYTES)
     except (*file_errors.NOT_SEEN, InvalidInput):
-        # Writing says what is wrong, in its own words.
+        # The write reports errors in its own words.
         return None
     found = charset.detect(chunk.data, whole=chunk.is_last) if chunk.data else None
     if found is None or found.bom + content.encode(found.codec, "replace") == content.encode():

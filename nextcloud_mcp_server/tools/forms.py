@@ -17,7 +17,7 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 forms = Toolset("forms")
 
-#: All of it goes out twice, as text and as structured content, and a result may have 80,000 bytes.
+#: The whole description is sent twice, as text and as structured content, and a result may have 80,000 bytes.
 _DESCRIPTION_BYTES = 3_000
 _QUESTIONS_BYTES = 12_000
 _ANSWERS_BYTES = 18_000
@@ -153,7 +153,7 @@ def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = 
 
 
 def _names(questions: Sequence[Question]) -> dict[str, str]:
-    """Name the questions; of those with one text, or none, each gets its id."""
+    """Return the names of the questions by id; the id is appended to duplicates and empty texts."""
     texts = [question.text[:_LONGEST_NAME] for question in questions]
     return {
         one.id: text if text and texts.count(text) == 1 else f"{text} #{one.id}".strip()
@@ -172,7 +172,7 @@ def _question(one: Question, name: str) -> QuestionRow:
 
 
 def _answers(one: Submission, questions: Sequence[Question], names: dict[str, str]) -> AnswerRow:
-    """Show a submission; several answers to one question are put together."""
+    """Return the row of a submission; several answers to one question are joined."""
     known = {question.id: question for question in questions}
     given: dict[str, list[str]] = {}
     for answer in one.answers:
@@ -181,7 +181,7 @@ def _answers(one: Submission, questions: Sequence[Question], names: dict[str, st
         text = answer.text if question is None else question.readable(answer.text)
         given.setdefault(name, []).append(text)
     whole = ["; ".join(texts) for texts in given.values()]
-    # A name is one more text of the result.
+    # The name counts as one more text of the result.
     shown = file_page.fitting(whole, max(0, _ANSWERS_BYTES - sum(len(name.encode()) for name in given)))
     return AnswerRow(
         id=one.id,

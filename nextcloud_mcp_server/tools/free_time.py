@@ -1,4 +1,4 @@
-"""Times in which nothing takes place."""
+"""Finds times without events."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Span = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """The hours of a day that count; `end` None is midnight."""
+    """The hours of a day to search; `end` None is midnight."""
 
     start: time
     end: time | None
@@ -27,10 +27,10 @@ class Hours:
 
     @classmethod
     def of(cls, start: str, end: str, *, weekends: bool) -> "Hours":
-        """Read the hours.
+        """Parse the hours.
 
         Raises:
-            InvalidInput: They are none, or end before they begin.
+          InvalidInput: They are invalid, or end before they begin.
         """
         try:
             first = time.fromisoformat(start)
@@ -42,14 +42,14 @@ class Hours:
         return cls(first.replace(tzinfo=None), None if last is None else last.replace(tzinfo=None), weekends)
 
     def on(self, day: datetime, zone: tzinfo) -> Span:
-        """Give the hours of one day, as moments."""
+        """Return the hours of one day as moments."""
         last = day if self.end is not None else day + DAY
         start, end = datetime.combine(day, self.start, zone), datetime.combine(last, self.end or time(), zone)
         return start.astimezone(UTC), end.astimezone(UTC)
 
 
 def takes_time(one: Component, mine: frozenset[str]) -> bool:
-    """Tell whether an event makes the person busy: not if it is cancelled, marked as free, or declined."""
+    """Tell whether an event blocks the user's time: not cancelled, marked as free, or declined."""
     return not (
         calendar_results.is_free(one)
         or recurrence.is_cancelled(one)
@@ -60,7 +60,7 @@ def takes_time(one: Component, mine: frozenset[str]) -> bool:
 def slots(
     low: datetime, high: datetime, busy: Iterable[Span], *, hours: Hours, zone: tzinfo, shortest: timedelta
 ) -> list[Span]:
-    """List what is free between two moments, in order and as long as possible, on this zone's clock."""
+    """List the free times between two moments, in order and each as long as possible; days are in `zone`."""
     taken = sorted((start.astimezone(UTC), end.astimezone(UTC)) for start, end in busy)
     found: list[Span] = []
     day = low.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)

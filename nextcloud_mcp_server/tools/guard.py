@@ -1,7 +1,7 @@
-"""Between a request and a person's Nextcloud: asks for consent where it is missing, and holds the request.
+"""Asks for consent where it is missing, and holds the request, before a job runs at Nextcloud.
 
-A tool and a resource go the same way: what the client was told, whether the consent request has ended, the
-account, one 401, the audit, and the consent request that is still needed.
+Tools and resources use the same steps: what was sent to the client, whether its consent request has ended, the
+account, the handling of a 401, the audit, and the consent request that is still needed.
 """
 
 import json
@@ -37,16 +37,16 @@ from nextcloud_mcp_server.tools.state import State, ToolServices
 
 T = TypeVar("T")
 
-#: Why a client's own form brought no answer from the user.
+#: Why a client's own form has no answer from the user.
 DISMISSED = "The question was closed without an answer, so nothing is decided, and the link still works."
 NOT_ASKED = (
     "The client declined at once, before the user can have read the question, so nothing is decided, and the link "
     "still works."
 )
-#: Where the user can still act after a consent request has ended.
+#: What the user can do after a consent request has ended.
 NEW_LINK = "If the user wants to allow it after all, call the tool again for a new link."
 
-#: What a client is answered instead of what it asked for, when its person has to say yes first.
+#: What a client receives in place of a result when the user must give consent first.
 Asked = CallToolResult | InputRequiredResult
 
 
@@ -60,34 +60,34 @@ class Call:
     retry: wire.Retry | None
     request_id: str
     context: Context[Any, Any]
-    #: A time of the event loop: every wait of the request counts from here.
+    #: The time of the event loop from which every wait of the request counts.
     started_at: float = field(default_factory=anyio.current_time)
 
     @property
     def round(self) -> int:
-        """How many times this request has been asked already."""
+        """How often the client was asked in this request already."""
         return self.retry.round if self.retry else 0
 
     @property
     def progress(self) -> Progress:
-        """Where long work says how far it is."""
+        """Reports the progress of long work."""
         return Progress(self.context)
 
     @property
     def stand_in(self) -> str:
-        """Name the client in the place of a session, for those that are told in text and so bring nothing back.
+        """Return an identifier of the client in place of a session, for clients that get links as text.
 
-        A client that shows pages and one of the same name that does not are two.
+        Such clients return no state. A client that shows pages and one of the same name that does not are two.
         """
         caller = self.caller
-        # As a list: a subject may hold whatever would stand between the parts.
+        # As a list: a subject may contain any separator.
         parts = [caller.principal.issuer, caller.principal.subject, caller.client_id, caller.client_name]
         return json.dumps([*parts, self.form.value])
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
-    """What is done at Nextcloud: `name` and `detail` go into the audit, `app` must be installed."""
+    """The work at Nextcloud: `name` and `detail` are for the audit, `app` must be installed."""
 
     name: str
     scopes: frozenset[str]
@@ -98,13 +98,13 @@ class Job(Generic[T]):
 
 
 class Guard:
-    """Lets jobs run for those who have allowed them, and asks the others."""
+    """Runs jobs for clients with consent, and asks the users of the others for it."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     async def call(self, context: Context[Any, Any], request_id: str) -> Call:
-        """Take up a request."""
+        """Create the call for a request."""
         ctx = context.request_context
         return Call(
             services=await self._state.services(),
@@ -116,11 +116,11 @@ class Guard:
         )
 
     async def through(self, call: Call, execute: Callable[[], Awaitable[T]]) -> T | Asked:
-        """Run something that may raise `ElicitationRequired`; then tell the client, or hold it once told.
+        """Run `execute`; after `ElicitationRequired` send the link, or hold the call if it was sent.
 
         Raises:
-            NotConnected: The consent request this client was sent on has ended without access.
-            MCPError: The handshake-era forms of the question.
+          NotConnected: The consent request that this client received has ended without access.
+          MCPError: The question in its form before 2026-07-28.
         """
         notices, ctx = self._state.notices, call.context.request_context
         noted = notices.told(ctx, stand_in=call.stand_in)
@@ -132,7 +132,7 @@ class Guard:
             return await execute()
         except ElicitationRequired as need:
             if told is not None and told != need.elicitation_id:
-                # It ended while the account was looked for.
+                # The consent request ended while the account was being opened.
                 await self._refuse_ended(call, told)
             need.unanswered = need.unanswered or dismissed
             if told != need.elicitation_id or need.unanswered:
@@ -150,7 +150,7 @@ class Guard:
         """Run a job on the caller's account.
 
         Raises:
-            ElicitationRequired: The person has to allow it first.
+          ElicitationRequired: The user must give consent first.
         """
         opened = await call.services.accounts.open(call.caller, job.scopes)
         if self._state.availability.lacks(call.caller.principal, job.app):
@@ -158,10 +158,10 @@ class Guard:
         try:
             value, opened = await self._attempt(call, opened, job)
         except NotFound:
-            # Perhaps because the app is not there, or not any more.
+            # The error may mean that the app is not installed, or no longer.
             await self._refuse_missing_app(call, opened, job.app)
             raise
-        # Once Nextcloud took the credential: a second refusal would count against us.
+        # Only after Nextcloud accepted the credential: a second rejection would count against this server's address.
         self._state.availability.learn(
             call.caller.principal, self._apps_of(call, opened), account=opened.account.uid
         )
@@ -179,14 +179,14 @@ class Guard:
     async def _attempt(
         self, call: Call, opened: Opened, job: Job[T], *, again: bool = False
     ) -> tuple[T, Opened]:
-        """Run the body; once more with another credential, where nothing has happened yet."""
+        """Run the job; once more with another credential, where nothing has been done yet."""
         accounts, changes = call.services.accounts, opened.account.changes
         try:
             return await self._body(call, opened, job), opened
         except CredentialRejected:
             await accounts.reject(call.caller, opened)
-            # One 401 stops a credential. Opening once more finds another one, renewed or granted anew
-            # meanwhile, or says what to do about it.
+            # One 401 stops a credential. Opening the account again finds another one, refreshed or granted
+            # meanwhile, or raises the error that says what to do.
             another = await accounts.open(call.caller, job.scopes)
             if opened.account.changes != changes:
                 raise Unavailable(
@@ -215,16 +215,16 @@ class Guard:
                 result=result,
                 detail=job.detail,
                 request_id=call.request_id,
-                # An answer for another person must be known even when the server is killed next.
+                # A response for another user must be recorded even if the server is killed next.
                 now=not job.read_only or result == WrongAccount.__name__,
             )
             if not job.read_only:
-                # What failed may have been done in part.
+                # A failed call may be partly done.
                 self._state.availability.on_write(call.caller.principal)
         return value
 
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:
-        """Say that an app is missing, if it still is: it may have been installed this minute."""
+        """Raise if the app is missing; fetch the apps again, as it may have just been installed."""
         availability, person = self._state.availability, call.caller.principal
         await availability.ask(person, self._apps_of(call, opened), account=opened.account.uid)
         if availability.lacks(person, app):
@@ -237,12 +237,12 @@ class Guard:
         return apps_of(call.services, call.caller, opened, in_menu=self._state.availability.in_menu)
 
     def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
-        """Give a client a link that it was not given yet, or did not show to the user."""
+        """Send a client a link that it has not received yet, or has not shown to the user."""
         provisioning = call.services.provisioning
         if need.unanswered or provisioning is None:
             self._note(need, call, in_text=True)
             return wire.text(need)
-        # A client of 2026-07-28 that shows pages brings back what it was told.
+        # A client of 2026-07-28 that shows pages returns the state that it received.
         if call.form is not wire.Form.INPUT_REQUIRED:
             self._note(need, call, in_text=False)
         return wire.render(need, call.form, round_=call.round, now=provisioning.now())
@@ -257,13 +257,13 @@ class Guard:
         )
 
     async def _refuse_ended(self, call: Call, told: str | None) -> str:
-        """Refuse where the consent request this client was given has ended without access.
+        """Raise where the consent request that this client received has ended without access.
 
-        Return why the client's own form brought no answer from the user; empty where it did, or none is due.
+        Return why the client's own form has no answer from the user; "" where it has, or none is expected.
 
         Raises:
-            ConsentDeclined: The user declined.
-            NotConnected: It ended in another way.
+          ConsentDeclined: The user declined.
+          NotConnected: It ended in another way.
         """
         provisioning, retry = call.services.provisioning, call.retry
         if told is None or provisioning is None:
@@ -288,11 +288,11 @@ class Guard:
 
 
 def refuse_ended(services: ToolServices, request: Elicitation | None) -> None:
-    """Refuse to go on after a consent request that has ended without access: that would start another one.
+    """Raise after a consent request that has ended without access: continuing would start another one.
 
     Raises:
-        ConsentDeclined: The user declined.
-        NotConnected: It ended in another way.
+      ConsentDeclined: The user declined.
+      NotConnected: It ended in another way.
     """
     if request is None or not request.state.final or request.state == "complete":
         return
@@ -303,7 +303,7 @@ def refuse_ended(services: ToolServices, request: Elicitation | None) -> None:
 
 
 def declined(services: ToolServices) -> ConsentDeclined:
-    """Say that the user declined, and where they can still allow it."""
+    """Return the error for a declined consent request, with the page where the user can still allow it."""
     return ConsentDeclined(
         f"Not connected: the user declined, and the link no longer works. {NEW_LINK}",
         link=account_link(services),
@@ -311,6 +311,6 @@ def declined(services: ToolServices) -> ConsentDeclined:
 
 
 def account_link(services: ToolServices) -> Link | None:
-    """Lead to the page on which users change what their clients may do; None where there is none."""
+    """Return a link to the page on which users manage their clients; None without such a page."""
     url = services.accounts.account_url
     return Link(url, "There the user sees and changes what is allowed already.") if url else None

@@ -1,7 +1,7 @@
-"""The folder of the person's own computer that the operator opened: nothing outside of it is touched.
+"""The local folder that the operator configured: nothing outside it is accessed.
 
-A model may have been talked into anything by what it read, so names that climb, lead through a link
-or name something else than a plain file are refused, and no file here is ever overwritten.
+A model may have been manipulated by text it has read. So names are refused that contain `..`, pass a symbolic link,
+or name anything but a regular file, and no local file is ever overwritten.
 """
 
 import os
@@ -23,7 +23,7 @@ _OPEN: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | get
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """An open file of this computer, read in another thread."""
+    """An open local file, read in a worker thread."""
 
     name: str
     size: int
@@ -31,10 +31,10 @@ class LocalFile:
     _changed_ns: int
 
     async def read(self, size: int) -> bytes:
-        """Read exactly so many bytes.
+        """Read exactly `size` bytes.
 
         Raises:
-            InvalidInput: The file was changed meanwhile.
+          InvalidInput: The file was changed meanwhile.
         """
         data = await anyio.to_thread.run_sync(self.file.read, size)
         now = os.fstat(self.file.fileno())
@@ -44,18 +44,18 @@ class LocalFile:
 
 
 class LocalFolder:
-    """Opens files in the folder; None: the operator opened none."""
+    """Opens files in the folder; None: the operator configured none."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        # Links above the folder are the operator's own.
+        # Symbolic links above the folder are the operator's own.
         self._folder = folder.resolve() if folder else None
 
     @contextmanager
     def reading(self, name: str) -> Generator[LocalFile]:
-        """Open a file to read it.
+        """Open a file for reading.
 
         Raises:
-            InvalidInput: There is none of that name in the folder, or it may not be used.
+          InvalidInput: The folder has no such file, or it may not be used.
         """
         path = self._inside(name)
         try:
@@ -70,12 +70,12 @@ class LocalFolder:
 
     @contextmanager
     def writing(self, name: str) -> Generator[BinaryIO]:
-        """Open a file that gets this name when it is whole; when writing fails or is cancelled, none stays.
+        """Open a new file that gets this name when complete; an error or cancellation deletes it.
 
-        A server that is killed meanwhile leaves what it had under another name, ending in `.part`.
+        A server that is killed meanwhile leaves the partial file under another name, ending in `.part`.
 
         Raises:
-            InvalidInput: The name is taken, or may not be used.
+          InvalidInput: The name is taken, or may not be used.
         """
         path = self._inside(name)
         part = path.with_name(f".{secrets.token_hex(8)}.part")
@@ -119,7 +119,7 @@ class LocalFolder:
         return self._followed(path)
 
     def _followed(self, path: PurePath) -> Path:
-        """Walk down to the file, and refuse any link on the way."""
+        """Return the path of the file, and refuse any symbolic link in it."""
         step = self._folder or Path()
         for part in path.parts:
             step /= part
@@ -128,16 +128,16 @@ class LocalFolder:
         return step
 
     def _refuse_moved(self, path: Path, opened: os.stat_result) -> None:
-        """Refuse what is no plain file, or was exchanged for a link between the look and the opening."""
+        """Refuse anything but a regular file, and a file replaced between check and opening."""
         now = path.resolve(strict=True)
         if not stat.S_ISREG(opened.st_mode) or now != path or not os.path.samestat(now.lstat(), opened):
             raise InvalidInput(f"{quoted(path.name)} is not a plain file.")
 
 
 def is_odd(path: PurePath) -> bool:
-    """Tell whether a name begins or climbs somewhere else than in the folder, or cannot be shown.
+    """Tell whether a name would leave the folder or cannot be shown.
 
-    On Windows a name can begin at a drive, at the top of the present one, or at another computer.
+    On Windows a name can begin at a drive, at the root of the current one, or at another computer.
     """
     return (
         not path.parts
@@ -153,13 +153,13 @@ def _refuse_taken(path: Path) -> None:
 
 
 def _name_finally(part: Path, path: Path) -> None:
-    """Give a file its name; a name that was taken meanwhile is left alone."""
+    """Give a file its final name unless that was taken meanwhile."""
     try:
         os.link(part, path)
     except FileExistsError:
         raise
     except OSError:
-        # Not every file system knows links.
+        # Not every file system supports hard links.
         _refuse_taken(path)
         part.rename(path)
 
@@ -168,7 +168,7 @@ def _is_link(path: Path) -> bool:
     try:
         return path.is_symlink()
     except OSError:
-        # Such as a name that is too long: opening it will say so.
+        # Such as a name that is too long: opening it reports the error.
         return False
 
 

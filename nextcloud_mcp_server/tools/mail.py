@@ -1,4 +1,4 @@
-"""Tools for the Mail app: they only read."""
+"""Tools for the Mail app, read-only."""
 
 import html
 import re
@@ -30,10 +30,10 @@ mail = Toolset("mail")
 
 _ACCOUNTS_BYTES: Final = 6_000
 _MAILBOXES_BYTES: Final = 29_000
-#: Recipients and attachments of one message, each.
+#: The limits for the lists of recipients and of attachments of one message.
 _LIST_BYTES: Final = 2_000
 _LONGEST_PAGE: Final = 50
-#: In the text of a plain message, Mail made links of addresses and escaped all else.
+#: In the body of a plain text message, Mail turns addresses into links and escapes all else.
 _TAG: Final = re.compile(r"<[^<>]*>")
 
 
@@ -159,7 +159,7 @@ async def nc_mail_list_messages(
     found = await nc.mail.find(
         mailbox_id,
         limit=asked,
-        # Of the second in which the last page ended there may be more.
+        # There may be more messages in the second in which the last page ended.
         before=None if after is None else after.number + 1,
         phrase=query.strip(),
         others=_filters(sender.strip(), unread=unread, starred=starred),
@@ -207,18 +207,18 @@ async def nc_mail_get_message(
 
 
 async def _text(nc: Account, one: Message, documents: Documents) -> tuple[str, str | None]:
-    """Give the text of a message, and what its reader should know of it."""
+    """Return the text of a message, and a note for its reader."""
     if one.body is None:
         return "", "It is encrypted, and Mail could not decrypt it: there is no text."
     if one.is_html:
         return await documents.page(nc, one.body)
     parts = [one.body, *([one.signature] if one.signature else [])]
-    # Where a text has several signatures, Mail ends those lines otherwise.
+    # In a text with several signatures, Mail writes those separator lines differently.
     return html.unescape(_TAG.sub("", "-- \n".join(parts))).replace("\r\n", "\n"), None
 
 
 def _warnings(one: Message) -> list[str]:
-    """Pass on what Mail found to be wrong."""
+    """Return the warnings of Mail about a message."""
     return [
         *(["Mail warns that this may be phishing."] if one.phishing.warning else []),
         *(["Its signature is not valid."] if one.smime.signed and not one.smime.valid else []),
@@ -233,19 +233,19 @@ def _filters(sender: str, *, unread: bool, starred: bool) -> list[tuple[str, str
 
 
 def _ids(after: Position | None) -> frozenset[str]:
-    """Tell which messages of the last page's last second were shown."""
+    """Return the ids that the last page showed of its last second."""
     names = after.name.split(",") if after is not None else []
     return frozenset(name for name in names if name.isdecimal())
 
 
 def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:
-    """Say where the next page begins: Mail goes by the second, so what was shown of the last one is named."""
+    """Return the next page's position: a second of Mail's, and the messages of it that were shown."""
     second = shown[-1].sent_at or 0
     ids = {one.id for one in shown if one.sent_at == second}
     if after is not None and after.number == second:
         ids |= _ids(after)
     if len(ids) >= MOST - _LONGEST_PAGE:
-        # No one sends so much in one second; a mailbox where a user did still has an end.
+        # More messages in one second are unrealistic; this guarantees that a mailbox has an end.
         return Position.of(second - 1, "")
     return Position.of(second, ",".join(sorted(ids, key=number)))
 
@@ -291,6 +291,6 @@ def _first(found: Sequence[Address]) -> str:
 
 
 def _address(one: Address) -> str:
-    """Write what a user calls themselves beside the address, which alone tells who they are."""
+    """Return the display name with the address, which alone identifies a sender."""
     label, email = line(one.label, 100), line(one.email, 200)
     return f"{label} <{email}>" if label and label != email else email

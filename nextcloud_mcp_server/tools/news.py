@@ -243,5 +243,5 @@ def _article_row(one: Article, feeds: Mapping[str, str]) -> ArticleRow:
 
 
 def _address(url: str | None) -> str | None:
-    """Leave out an address that would fill the page; a part of one leads nowhere."""
+    """Return a URL, or None for one that would fill the page; a part of it would be useless."""
     return line(url, _LONGEST_ADDRESS) if url and len(url) <= _LONGEST_ADDRESS else None

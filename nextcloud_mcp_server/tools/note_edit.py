@@ -1,7 +1,7 @@
-"""Edits on the text of a note: append, replace a passage, replace a Markdown section.
+"""Edits the text of a note: append, replace a passage, replace a Markdown section.
 
-Line ends stay what they are in the note; what is added takes the same. A passage or heading that
-is not there exactly once is refused: guessing would change what no one looked at.
+The note's line ends are kept and used for new text. A passage or heading that does not occur exactly once is refused:
+guessing could change text that the client has not read.
 """
 
 import re
@@ -24,7 +24,7 @@ class _Heading:
 
 
 def append(text: str, addition: str) -> str:
-    """Add text on a line of its own at the end."""
+    """Append text on a line of its own."""
     eol = _eol(text)
     if text and not text.endswith("\n"):
         text += eol
@@ -32,14 +32,14 @@ def append(text: str, addition: str) -> str:
 
 
 def replace(text: str, old: str, new: str) -> str:
-    """Replace the one passage that is exactly `old`.
+    """Replace the single occurrence of `old`.
 
     Raises:
-        InvalidInput: It is there not at all or more than once, or nothing would change.
+      InvalidInput: There is none or more than one, or nothing would change.
     """
     eol = _eol(text)
     if old not in text:
-        # Models write \n whatever they read.
+        # Models write \n, whatever line ends they have read.
         old = _with_eol(old, eol)
     new = _with_eol(new, eol)
     at = text.find(old)
@@ -48,7 +48,7 @@ def replace(text: str, old: str, new: str) -> str:
             "The note does not hold that text exactly; it is compared character by character. Read the note "
             "again and copy the passage from it."
         )
-    # From the next character on, so that overlapping ones count too.
+    # From the next character on, to find overlapping occurrences too.
     if text.find(old, at + 1) >= 0:
         raise InvalidInput(
             f"The note holds that text {_count(text, old)} times. Send more of what stands around "
@@ -60,12 +60,12 @@ def replace(text: str, old: str, new: str) -> str:
 
 
 def replace_section(text: str, heading: str, new: str) -> str:
-    """Replace what stands below one Markdown heading, up to the next of its level or higher.
+    """Replace the text below a Markdown heading, up to the next heading of its level or higher.
 
     The heading stays, and so do the blank lines around the section.
 
     Raises:
-        InvalidInput: There is not exactly one such heading.
+      InvalidInput: There is not exactly one such heading.
     """
     headings = list(_headings(text))
     wanted = _HEADING.fullmatch(heading.strip())
@@ -88,7 +88,7 @@ def _section(text: str, section: _Heading, end: int, new: str) -> str:
     eol = _eol(text)
     own_line = text[section.start : section.body]
     new = _with_eol(new, eol).strip("\r\n")
-    # Models like to repeat the heading that they replace the text below of.
+    # Models often repeat the heading in the new text.
     first, _, rest = new.partition("\n")
     if first.strip() == own_line.strip().lstrip("\ufeff"):
         new = rest.strip("\r\n")
@@ -96,7 +96,7 @@ def _section(text: str, section: _Heading, end: int, new: str) -> str:
     blank_before = "" if not old.strip() else old[: len(old) - len(old.lstrip("\r\n"))]
     blank_after = old[len(old.rstrip("\r\n")) :]
     if old.strip():
-        # The first of them ends the last line of text.
+        # The first line end ends the last line of text.
         blank_after = blank_after.partition("\n")[2]
     opened = "" if own_line.endswith("\n") else eol
     ended = eol if new and (end < len(text) or text.endswith("\n")) else ""

@@ -1,4 +1,4 @@
-"""Parts of long texts: a page by its offset, a snippet."""
+"""Parts of long texts: a page at an offset, and a snippet."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
 MAX_TEXT_BYTES = 30_000
-# The text goes out twice, once of it as JSON, and a result may have 80,000 bytes.
+# The text is sent twice, once of it as JSON, and a result may have 80,000 bytes.
 _MAX_SENT_BYTES = 72_000
 _SNIPPET_CHARACTERS = 160
 _CONTINUATION = 0b1000_0000
@@ -14,7 +14,7 @@ _CONTINUATION = 0b1000_0000
 
 @dataclass(frozen=True, slots=True)
 class TextPage:
-    """A part of a text. Following `next_offset` gives every byte once."""
+    """A part of a text. Following `next_offset` returns every byte once."""
 
     text: str
     size: int
@@ -22,10 +22,10 @@ class TextPage:
 
 
 def cut(text: str, *, offset: int, limit: int) -> TextPage:
-    """Take up to `limit` bytes from `offset` on, ending at a line's end or at least between characters.
+    """Take up to `limit` bytes from `offset` on, up to a line end or at least between characters.
 
     Raises:
-        InvalidInput: The offset is beyond the end.
+      InvalidInput: The offset is beyond the end.
     """
     data = text.encode()
     if offset > len(data):
@@ -40,7 +40,7 @@ def cut(text: str, *, offset: int, limit: int) -> TextPage:
 
 
 def snippet(text: str, at: int | None) -> str:
-    """Show on one line what stands around a place, or the beginning."""
+    """Return the text around a position, or the beginning, on one line."""
     start = max(0, (at or 0) - _SNIPPET_CHARACTERS // 3)
     part = text[start : start + _SNIPPET_CHARACTERS]
     before, after = "…" if start else "", "…" if start + len(part) < len(text) else ""
@@ -54,7 +54,7 @@ def _boundary(data: bytes, at: int) -> int:
 
 
 def _continues(byte: int) -> bool:
-    """Tell whether a byte of UTF-8 is inside a character (RFC 3629 §3)."""
+    """Tell whether a byte of UTF-8 continues a character (RFC 3629 §3)."""
     return byte & 0b1100_0000 == _CONTINUATION
 
 
@@ -62,7 +62,7 @@ def _end(data: bytes, start: int, end: int) -> int:
     if end >= len(data):
         return len(data)
     line = data.rfind(b"\n", start, end) + 1
-    # A very long line is cut rather than answered in tiny parts.
+    # A very long line is cut; otherwise pages would be tiny.
     if line > start + (end - start) // 2:
         return line
     while end > start and _continues(data[end]):

@@ -1,8 +1,8 @@
-"""The pictures that the text of a note names: how it names them, and what becomes of them when the note moves.
+"""Finds the pictures in the text of a note, also after the note has moved.
 
-The Text app keeps them in the folder `.attachments.ID` beside the note, and moves that folder, and deletes it, along
-with a Markdown file (`BeforeNodeRenamedListener`, `BeforeNodeDeletedListener`); nothing brings it back from the
-trash. What the Notes app takes in lies beside the note, and stays where it is when the note moves.
+The Text app keeps them in the folder `.attachments.ID` next to the note. It moves and deletes that folder along with
+a Markdown file (`BeforeNodeRenamedListener`, `BeforeNodeDeletedListener`), but does not restore it from the trash.
+Files that the Notes app uploads are next to the note, and stay there when the note moves.
 """
 
 import re
@@ -18,24 +18,24 @@ from nextcloud_mcp_server.nextcloud.notes import Attachment
 from nextcloud_mcp_server.nextcloud.sanitize import cited
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 
-#: A destination of a Markdown link, with angle brackets or without, and what may stand around it (CommonMark §6.3).
+#: The destination of a Markdown link, with or without angle brackets, and what may surround it (CommonMark §6.3).
 _LINK: Final = re.compile(r"!?\[[^\]]*\]\(\s*(?P<inside><[^<>\n]*>|(?:\\.|[^\s\\()]|\([^\s()]*\))+)[^)]*\)")
 _WHOLE_LINK: Final = re.compile(r"!?\[.*\]\((?P<inside>.*)\)", re.DOTALL)
 _TITLE: Final = re.compile(r"""\s+(?:"[^"]*"|'[^']*'|\([^()]*\))\s*\Z""")
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKDOWN: Final = (".md", ".markdown")
-#: Pictures looked for after a note was moved.
+#: The maximum number of pictures checked after a note was moved.
 _MOST: Final = 10
 _TOLD: Final = 5
-#: Of a file that was moved as much is read, for what it names.
+#: How many bytes of a moved file are read to find its links.
 _MOST_BYTES: Final = 262_144
 
 
 def names(written: str) -> list[str]:
-    """List the paths that a destination in a text may mean, the likeliest first.
+    """List the paths that a link destination may mean, the likeliest first.
 
     Raises:
-        InvalidInput: It leads out of the note's folder.
+      InvalidInput: It leads out of the note's folder.
     """
     whole = _WHOLE_LINK.fullmatch(written.strip())
     text = _TITLE.sub("", (whole["inside"] if whole else written).strip())
@@ -45,7 +45,7 @@ def names(written: str) -> list[str]:
     bare = plain.partition("#")[0].partition("?")[0]
     found = [unquote(plain), plain, unquote(bare)]
     if whole is None and "\\" not in written:
-        # What looks like a title may be part of a name: "Page (2)".
+        # What looks like a link title may be part of a name: "Page (2)".
         found.append(written.strip())
     cleaned = [re.sub(r"\A(?:\./)+", "", one) for one in found if one.strip()]
     if not cleaned or any(".." in one.split("/") or "\\" in one or not one.isprintable() for one in cleaned):
@@ -54,14 +54,14 @@ def names(written: str) -> list[str]:
 
 
 async def attachment(nc: Account, note_id: Id, written: str) -> tuple[str, Attachment]:
-    """Fetch what a note's text names, and say under which path it was found.
+    """Fetch a file that a note's text refers to; return also the path at which it was found.
 
     Raises:
-        NotFound: The note has nothing of that name.
-        InvalidInput: The name leads out of the note's folder.
+      NotFound: The note has no such file.
+      InvalidInput: The name leads out of the note's folder.
     """
     old = parse_qs(urlsplit(written).query).get("imageFileName") if written.startswith("text://") else None
-    # So the Text app wrote them up to version 24.
+    # The Text app wrote this form up to version 24.
     paths = names(f".attachments.{note_id}/{old[0]}") if old else names(written)
     for path in paths[:-1]:
         try:
@@ -72,7 +72,7 @@ async def attachment(nc: Account, note_id: Id, written: str) -> tuple[str, Attac
 
 
 def linked(text: str) -> Iterator[str]:
-    """Find the files beside a note that its text shows or links to, each once."""
+    """Yield the files next to a note that its text shows or links to, each once."""
     seen: set[str] = set()
     for found in _LINK.finditer(text):
         inside = found["inside"]
@@ -88,9 +88,9 @@ def linked(text: str) -> Iterator[str]:
 
 
 async def orphaned_tokens(nc: Account, text: str, *, before: str, after: str) -> str | None:
-    """Say which files that a text names stayed in the folder a note was moved out of; None when none did.
+    """Return a sentence about files in a text that stayed in the old folder of a note; None without any.
 
-    Each is looked for where it should be now, and at its old place only when it is not there.
+    Each is looked up at its new place, and at its old place only when it is not there.
     """
     stayed = [
         path
@@ -107,7 +107,10 @@ async def orphaned_tokens(nc: Account, text: str, *, before: str, after: str) ->
 
 
 async def after_move(nc: Account, source: str, destination: str) -> str | None:
-    """Say which files that a moved Markdown file names stayed behind; None for anything else, or when in doubt."""
+    """Return a sentence about files that a moved Markdown file left behind; None without any.
+
+    Also None where that cannot be determined.
+    """
     before, after = (path.strip("/").rpartition("/")[0] for path in (source, destination))
     if not destination.lower().endswith(_MARKDOWN) or dav.split(before) == dav.split(after):
         return None
@@ -119,7 +122,7 @@ async def after_move(nc: Account, source: str, destination: str) -> str | None:
 
 
 async def _is_there(nc: Account, path: str) -> bool:
-    """Look for a file; when in doubt it counts as there, as nothing would be told of it that is not known."""
+    """Tell whether a file exists; True on an error, so that no file is reported as missing by mistake."""
     try:
         await nc.files.info(path)
     except NotFound:
@@ -130,7 +133,7 @@ async def _is_there(nc: Account, path: str) -> bool:
 
 
 async def bring_back(nc: Account, note: TrashEntry) -> str | None:
-    """Restore the pictures of a note that has just been restored, or say where they are."""
+    """Restore the pictures of a note that was just restored, or return where they are."""
     folder, _, name = note.original_path.strip("/").rpartition("/")
     if note.is_folder or not name.lower().endswith(_MARKDOWN) or not note.file_id:
         return None

@@ -1,4 +1,4 @@
-"""What the tools for notes answer."""
+"""Results of the note tools."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from nextcloud_mcp_server.tools.result import Document, ImageResult, LongText, R
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _MAX_IMAGE_BYTES = 700_000
-#: What the arguments of the tools are called where a field has another name.
+#: The names of the tools' arguments where a field has another name.
 _NAMES: Final = {"content": "text"}
 
 
@@ -110,7 +110,7 @@ class NoteFile(Result):
 
 
 def info(note: Note) -> NoteInfo:
-    """Describe a note without its text."""
+    """Return a note without its text."""
     return NoteInfo(
         id=note.id,
         title=note.title,
@@ -124,7 +124,7 @@ def info(note: Note) -> NoteInfo:
 
 
 def hit(found: SearchedNote, at: int | None) -> NoteHit:
-    """Describe a note that was found, with what stands at a place of its folded text."""
+    """Return a note that was found, with a snippet at a position of its folded text."""
     text = "" if found.note.error else found.note.content or ""
     return NoteHit(
         **info(found.note).model_dump(),
@@ -133,7 +133,7 @@ def hit(found: SearchedNote, at: int | None) -> NoteHit:
 
 
 def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
-    """Show a note's text, or a page of it."""
+    """Return a note with its text, or a page of it."""
     partial = bool(offset) or page.next_offset is not None
     return NoteText(
         **info(note).model_dump(exclude={"unreadable"}),
@@ -149,17 +149,17 @@ def text(note: Note, page: TextPage, *, offset: int) -> NoteText:
 def written(
     note: Note, sent: Mapping[str, object], *, before: Note | None = None, stayed: str | None = None
 ) -> NoteWritten:
-    """Say what Nextcloud stored, where it made something else of what was sent, and what did not come along.
+    """Return what Nextcloud stored, where that differs from what was sent, and which files stayed behind.
 
-    `sent` has the fields of the note that were sent, None for those that were not.
+    `sent` has the fields of the note that were sent, None for the others.
 
     Raises:
-        ServerFault: Nothing of it was stored.
+      ServerFault: Nothing was stored.
     """
     parts = [
         Part(_NAMES.get(name, name), value, getattr(note, name), _before(name, value, before))
         for name, value in sent.items()
-        # An answer may have an error in the place of the text.
+        # A response may have an error message in place of the text.
         if value is not None and not (name == "content" and (note.error or note.content is None))
     ]
     changed = outcome.compare("Notes", parts)
@@ -176,14 +176,14 @@ def written(
 
 
 def _before(name: str, value: object, before: Note | None) -> object:
-    """Say what a field was; a mark that is not as it was sent is as it was before."""
+    """Return a field's value before the change; without a note, a bool is the opposite of `value`."""
     if before is not None:
         return getattr(before, name)
     return not value if isinstance(value, bool) else NEW
 
 
 def deleted(note_id: Id) -> NoteDeleted:
-    """Say that a note is gone, and how it comes back."""
+    """Return the result for a deleted note, with the way to restore it."""
     return NoteDeleted(
         id=note_id,
         undo="It is in the trash: nc_files_list_trash finds it, nc_files_restore_trash brings it back.",
@@ -191,7 +191,7 @@ def deleted(note_id: Id) -> NoteDeleted:
 
 
 def attached(path: str, attachment: Attachment) -> NoteImage | NoteFile:
-    """Show a picture; only describe anything else, and what is too large to show."""
+    """Return an image; facts for any other file, and for an image that is too large."""
     size, kind = len(attachment.data), attachment.media_type
     if kind in _IMAGES and size <= _MAX_IMAGE_BYTES:
         return NoteImage(path=path, size=size, mime_type=kind, data=attachment.data)

@@ -32,7 +32,7 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 notes = Toolset("notes")
 
 _MAX_SEGMENT_BYTES = 250
-# With the title behind it, what a path may have at Nextcloud (4000).
+#: With the title appended, the maximum path of Nextcloud (4000).
 _MAX_CATEGORY_BYTES = 3500
 _LISTED = 10
 
@@ -62,7 +62,7 @@ async def nc_notes_list_notes(
         and (since is None or note.modified >= since.timestamp())
         and (inside is None or _is_in(note.category, inside))
     ]
-    # A place in the order, not a number of rows: what is written meanwhile moves to the front and shifts nothing.
+    # A position in the order, not a row number: notes changed meanwhile move to the front and shift nothing.
     rest = [one for one in sorted(map(_Placed.of, found), key=_place) if after is None or one.place > after]
     shown = rest[:limit]
     left = len(rest) - len(shown)
@@ -145,7 +145,7 @@ async def nc_notes_update_note(
         raise InvalidInput("Replacing 'content' needs the 'etag' that nc_notes_get_note answered.")
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
-    # Where it was; afterwards nothing tells which of the files that its text names stayed there.
+    # The state before the move; afterwards the files that stayed behind could not be found.
     before = None if category is None else await nc.notes.get(note_id)
     note = await nc.notes.update(
         note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
@@ -157,7 +157,7 @@ async def nc_notes_update_note(
         )
     sent = {"title": title, "category": category, "content": content, "favorite": favorite}
     if before is None and etag is not None and normalise(etag) == note.etag:
-        # As it was: every change makes another etag.
+        # The state before: every change makes another etag.
         before = note
     return note_result.written(note, sent, before=before, stayed=stayed)
 
@@ -215,7 +215,7 @@ async def nc_notes_get_attachment(
 
 
 def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:
-    """Sort as among equals: favourites first, then what was changed last."""
+    """Sort notes of equal score: favourites first, then the last changed."""
     return sorted(notes, key=lambda one: (not one.note.favorite, -one.note.modified, number(one.note.id)))
 
 
@@ -224,7 +224,7 @@ def _appended(addition: str, text: str) -> str:
 
 
 async def _by_name(nc: Account, name: str) -> Id:
-    """Find the one note of this path, category and title, or title."""
+    """Find the one note with this path, category and title, or title."""
     wanted = folded(name.strip().strip("/"))
     listed = [note async for note in nc.notes.list_all()]
     for names in (_paths, _titles):
@@ -252,7 +252,7 @@ def _titles(note: Note) -> tuple[str, ...]:
 
 
 class _Placed(NamedTuple):
-    """A note by its place in the list: last changed first."""
+    """A note with its position in the list: last changed first."""
 
     place: Position
     note: Note
@@ -267,7 +267,7 @@ def _place(one: _Placed) -> Position:
 
 
 def _is_in(category: str, wanted: str) -> bool:
-    """Tell whether a category is the wanted one, or below it; the empty one has nothing below it."""
+    """Tell whether a category is the wanted one or below it; nothing is below the empty one."""
     return category == wanted or (bool(wanted) and category.startswith(f"{wanted}/"))
 
 

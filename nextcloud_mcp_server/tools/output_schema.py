@@ -1,4 +1,4 @@
-"""What a tool says of its results (`OUTPUT_SCHEMAS=true`): a schema that each of them meets."""
+"""The output schema of a tool (`OUTPUT_SCHEMAS=true`), which each of its results meets."""
 
 from typing import Any, cast
 
@@ -8,10 +8,10 @@ Schema = dict[str, Any]
 
 
 def of(result_type: Any) -> Schema:  # noqa: ANN401 - a model, or a union of them
-    """Write the schema of what a tool answers.
+    """Return the output schema for the return type of a tool.
 
-    What is None is left out of an answer, so it cannot be required. The specification wants an object at the top,
-    which a union of models does not say by itself.
+    Results omit None, so fields that may be None cannot be required. MCP requires an object at the top, which the
+    schema of a union does not declare itself.
     """
     schema = TypeAdapter[Any](result_type).json_schema(mode="serialization")
     definitions = cast("dict[str, Schema]", schema.get("$defs", {}))
@@ -24,9 +24,9 @@ def of(result_type: Any) -> Schema:  # noqa: ANN401 - a model, or a union of the
 
 
 def _may_be_null(schema: Schema, definitions: dict[str, Schema]) -> bool:
-    """Tell whether None is among the values."""
+    """Tell whether None is among the allowed values."""
     if "$ref" in schema:
         return _may_be_null(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    # Neither a type nor a choice: anything.
+    # Neither a type nor a choice: any value is allowed.
     kinds = [schema.get("type", "null" if not schema.keys() & {"anyOf", "oneOf", "const", "enum"} else "")]
     return "null" in kinds or any(_may_be_null(one, definitions) for one in schema.get("anyOf", ()))

@@ -1,4 +1,4 @@
-"""What the body of a tool that takes its time gets beside the account: a way to say how far it is."""
+"""The injected parameter with which a long tool call reports its progress."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ from mcp.server.mcpserver import Context
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Tells the client how far a call is, if the client asked to be told (`progressToken`).
+    """Sends the progress of a call to the client, if that requested it (`progressToken`).
 
-    A body that reports is also one that can be cancelled: it must leave nothing half done behind when
-    an `await` in it raises the cancellation.
+    A body that reports progress can also be cancelled: when an `await` in it raises the cancellation, nothing may be
+    left half done.
     """
 
     context: Context[Any, Any]
 
     async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say that `done` of `total`, in any unit, is done; both only ever grow."""
+        """Report that `done` of `total`, in any unit, is done; both may only grow."""
         await self.context.report_progress(done, total, message)

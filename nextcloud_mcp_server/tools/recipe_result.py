@@ -1,4 +1,4 @@
-"""What the tools for Cookbook answer."""
+"""Results of the Cookbook tools."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.tools import file_page
 from nextcloud_mcp_server.tools.result import LongText, Result
 
-#: What tools call the fields of a recipe, and what schema.org does.
+#: The tools' names for the fields of a recipe, and those of schema.org.
 FIELDS: Final[Mapping[str, str]] = {
     "name": "name",
     "description": "description",
@@ -26,7 +26,7 @@ FIELDS: Final[Mapping[str, str]] = {
 }
 _ZONE: Final = re.compile(r"([+-]\d\d)(\d\d)$")
 _OTHER_BYTES: Final = 1_000
-#: For description, ingredients, instructions and the shorter ones: all of it goes out twice, as text and as
+#: Limits for description, ingredients, instructions and the shorter ones: all of it is sent twice, as text and as
 #: structured content, and a result may have 80,000 bytes.
 _BYTES: Final = (6_000, 9_000, 16_000, *(_OTHER_BYTES,) * 5)
 _CUT: Final = (
@@ -94,19 +94,19 @@ class RecipeDeleted(Result):
 
 
 def recipe_row(stub: Stub) -> RecipeRow:
-    """Describe a recipe in a list."""
+    """Return the list row of a recipe."""
     return RecipeRow(
         id=stub.id,
         name=stub.name,
         category=file_page.fitting([stub.category or ""], _OTHER_BYTES)[0] or None,
         keywords=file_page.fitting(_words(stub.keywords), _OTHER_BYTES) or None,
-        # Lists have the time as PHP's DATE_ISO8601 writes it, without the colon of the other answers.
+        # Lists have the time as PHP's DATE_ISO8601 writes it, without the colon of other responses.
         modified=stub.modified and _ZONE.sub(r"\1:\2", stub.modified),
     )
 
 
 def text(recipe: Recipe) -> RecipeText:
-    """Show a recipe, or what of it has room."""
+    """Return a recipe, cut to the limits."""
     facts = {name: str(value) for name, value in recipe.nutrition.items() if name != "@type" and value}
     whole: list[list[str]] = [
         [recipe.description or ""],
@@ -145,7 +145,7 @@ def text(recipe: Recipe) -> RecipeText:
 
 
 def saved(recipe: Recipe, sent: Mapping[str, object], *, created: bool) -> RecipeSaved:
-    """Say what was saved, and which of it Cookbook made something else of."""
+    """Return what was saved, and which fields Cookbook changed."""
     others = [
         name
         for name, field in FIELDS.items()
@@ -161,7 +161,7 @@ def saved(recipe: Recipe, sent: Mapping[str, object], *, created: bool) -> Recip
 
 
 def deleted(recipe: Recipe) -> RecipeDeleted:
-    """Say what is gone, and where it still is."""
+    """Return the deleted recipe, and where it can still be found."""
     return RecipeDeleted(
         deleted=f"{recipe.name} ({recipe.id})",
         undo="Its folder is in the trash of the person's files: nc_files_list_trash finds it, nc_files_restore_trash "

@@ -1,6 +1,6 @@
-"""The table of toolsets: which there are, where their tools are declared, and what each needs.
+"""The table of toolsets: their names, the modules of their tools, and what each requires.
 
-A toolset's module is imported when it is switched on: what it brings along costs no one else any start-up.
+A toolset's module is imported when it is enabled, so that others do not slow down the start.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ CONNECTION = "connection"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A toolset: the module below `tools` that holds it under its own name, and what it works with.
+    """A toolset: the module below `tools` that declares it under its own name, and its app.
 
-    `about` is how the instructions name it to the model, and `app` must be installed at Nextcloud. `menu`: that
-    app says nothing of itself in the capabilities, it is only in the menu of those who may open it.
+    `about` is its name in the instructions for the model, and `app` must be installed at Nextcloud. `menu`: the app
+    announces nothing in the capabilities and appears only in the menu of users who may open it.
     """
 
     module: str
@@ -53,7 +53,7 @@ TOOLSETS: dict[str, Entry] = {
 
 @cache
 def load(name: str) -> Toolset:
-    """Import the toolset of that name."""
+    """Import the toolset with that name."""
     module = import_module(f"nextcloud_mcp_server.tools.{TOOLSETS[name].module}")
     toolset = getattr(module, name)
     if not isinstance(toolset, Toolset):

@@ -1,8 +1,8 @@
-"""The pair of tools that ChatGPT's research mode asks for by these names and shapes, over notes and files.
+"""The two tools, over notes and files, that ChatGPT's research mode requires by name and shape.
 
 `search` takes a query and answers `results` with `id`, `title` and `url`; `fetch` takes an id and answers `id`,
-`title`, `text`, `url` and `metadata`; both as JSON in one text. An id is bound to the account, and what it stands
-for is asked for with that account's own access.
+`title`, `text`, `url` and `metadata`; both as JSON in one text. An id is bound to the account, and its content is
+fetched with that account's own access.
 """
 
 import re
@@ -32,15 +32,15 @@ from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
-#: Of notes, of names and of texts each.
+#: The maximum number of notes, of file names and of file contents, each.
 _MOST: Final = 10
-#: Names looked at for the best of them; the newest are asked for.
+#: The number of file names ranked; the newest are fetched.
 _NAMES: Final = 100
-#: More words than these make no name likelier.
+#: More words do not improve the search by name.
 _WORDS: Final = 8
-#: What holds this share of the telling words that the best one holds is named as well.
+#: Results that reach this share of the best score are returned as well.
 _SHARE: Final = 0.3
-#: A text goes out twice as JSON, where it may be several times as long, and a result may have 80,000 bytes.
+#: A text is sent twice as JSON, where it may be several times as long, and a result may have 80,000 bytes.
 _PAGE_BYTES: Final = 32_000
 _MAX_JSON_BYTES: Final = 36_000
 
@@ -82,7 +82,7 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
     apps = (await nc.capabilities.get()).apps
     notes = by_preference((await nc.notes.texts()).notes) if "notes" in apps and terms else []
     files = await _named(nc, _telling(query, terms))
-    # One ranking over both, so that a file whose name says it all comes before a note that has one of the words.
+    # One ranking for both, so that a file whose name has all words comes before a note with one of them.
     documents = [*(one.folded for one in notes), *map(_name, files)]
     found: dict[bool, list[Source]] = {True: [], False: []}
     ranked: list[Source] = []
@@ -103,7 +103,7 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
 
 
 async def _named(nc: Account, words: tuple[str, ...]) -> list[Entry]:
-    """Find files that have one of the words in their names, the newest first."""
+    """Find files with one of the words in their names, newest first."""
     if not words:
         return []
     named, _ = await nc.file_search.find(Query(kind="file", any_word=words), limit=_NAMES)
@@ -111,7 +111,7 @@ async def _named(nc: Account, words: tuple[str, ...]) -> list[Entry]:
 
 
 async def _written(nc: Account, query: str) -> list[Entry]:
-    """Find files by their texts; an index that fails hides nothing of what is found without it."""
+    """Find files by their content; an error of the index does not hide the other results."""
     try:
         written, _ = await nc.file_search.find(Query(kind="file", content=query), limit=_MOST)
     except file_errors.NOT_SEEN:
@@ -183,7 +183,7 @@ def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fe
     }
     if isinstance(read, FileText) and read.next_offset is not None:
         about["next_id"] = _sealed(nc, "file", read.path, read.next_offset)
-    # Of what is no text, the note says what it is.
+    # For a file that is not text, the note says what it is.
     text = read.content if isinstance(read, FileText) else read.note or "This is a picture."
     return Fetched(
         id=asked,
@@ -209,7 +209,10 @@ async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
 
 
 def _telling(query: str, terms: Sequence[Term]) -> tuple[str, ...]:
-    """Take the words a name may hold, with the signs inside them; of scripts without spaces pairs of signs."""
+    """Return the words that a file name may contain, including inner symbols, and pairs of characters.
+
+    The pairs are for scripts without spaces.
+    """
     telling = {term.folded for term in terms}
     words = [word for word in _WORD.findall(query) if any(term.folded in telling for term in _plain(word))]
     return tuple(dict.fromkeys([*words, *(term.written for term in terms if term.is_pair)]))[:_WORDS]
@@ -244,5 +247,5 @@ def _file_url(nc: Account, path: str) -> str:
 
 
 def _words(facts: dict[str, object]) -> dict[str, str]:
-    """Write what is known as texts, as research clients take them."""
+    """Convert values to texts, as research clients require."""
     return {name: str(value) for name, value in facts.items() if value is not None}

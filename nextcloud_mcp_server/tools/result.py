@@ -1,4 +1,4 @@
-"""What tool bodies return: plain data, documents, images."""
+"""What tool bodies return: data, documents, images."""
 
 import base64
 from types import UnionType
@@ -11,7 +11,7 @@ class _Long:
     """Marks a text that may be long."""
 
 
-#: A text that may be long: it goes out behind all that is short.
+#: A text that may be long: it is sent after all short values.
 LongText = Annotated[str, _Long()]
 
 _SHORT: Final = 0
@@ -20,7 +20,7 @@ _LONG: Final = 2
 
 
 def _weight(annotation: Any) -> int:  # noqa: ANN401 - an annotation can be anything
-    """Tell how far behind a member goes: short values, lists and objects, long texts."""
+    """Return the sort key of a member: short values, then lists and objects, then long texts."""
     origin = get_origin(annotation)
     if origin is Annotated:
         of, *marks = get_args(annotation)
@@ -38,12 +38,12 @@ class Result(BaseModel):
     clients cut off the end of a long answer, and without the etag or `next_offset` nothing can follow it.
     """
 
-    # Built when a first one is made: most sessions use few of the tools.
+    # Built on first use: most sessions use few of the tools.
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:  # noqa: ANN401 - pydantic's signature
-        """Put the members into the order in which they go out."""
+        """Sort the members into the order in which they are sent."""
         fields = cls.__pydantic_fields__
         ordered = sorted(fields.items(), key=lambda field: _weight(field[1].rebuild_annotation()))
         fields.clear()
@@ -64,5 +64,5 @@ class ImageResult(Result):
 
     @property
     def base64(self) -> str:
-        """The bytes as MCP wants them."""
+        """The bytes in base64, as MCP requires."""
         return base64.b64encode(self.data).decode("ascii")

@@ -1,7 +1,7 @@
-"""The schemas of the tools' arguments as they were printed from the signatures (`make docs`).
+"""The schemas of the tools' arguments, generated from the signatures into a file (`make docs`).
 
-Making ninety of them takes a tenth of a second, which every start would pay; a tool that is not among
-them yet gets its schema made.
+Generating ninety of them takes a tenth of a second, which every start would pay. The schema of a tool that is not in
+the file yet is generated at run time.
 """
 
 import json
@@ -10,18 +10,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-#: Where they are, inside the package.
+#: The file in the package.
 FILE: Final = Path(__file__).with_name("schemas.json")
 
 
 @cache
 def printed() -> dict[str, dict[str, Any]]:
-    """Read them, by the tool's name."""
+    """Read the schemas, by tool name."""
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def page(schemas: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write the file anew, one tool a line, so that a change is one line of a diff."""
+    """Return the text of the file, one tool a line, so that a change is one line of a diff."""
     lines = (
         f"{json.dumps(name)}: {json.dumps(schema, ensure_ascii=False)}" for name, schema in schemas.items()
     )

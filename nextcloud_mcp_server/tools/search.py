@@ -18,7 +18,7 @@ search = Toolset("search")
 
 #: Longer titles and details, such as whole comments, are cut.
 _MAX_TEXT = 300
-#: A link that is longer is of no use to anyone.
+#: A longer link is left out.
 _MAX_LINK = 2000
 #: Each group adds its names and its cursor to the rows.
 _MOST_BYTES: Final = file_page.MAX_ROWS_BYTES + 2000
@@ -37,7 +37,7 @@ class HitRow(Result):
 
     @classmethod
     def of(cls, hit: Hit) -> "HitRow":
-        """Describe a hit."""
+        """Build from a hit."""
         title = _short(hit.title)
         return cls(
             title=title,
@@ -100,7 +100,7 @@ async def nc_search_find_items(
     telling = [hits for hits in found if hits.hits or hits.failed]
     rows = [[HitRow.of(hit) for hit in hits.hits] for hits in telling]
     shares = file_page.fair(rows)
-    # Cut from the end, where Nextcloud puts what it holds least important.
+    # Cut from the end, where Nextcloud has the results it ranks lowest.
     groups = file_page.fit(
         [_group(hits, row[:share], filters) for hits, row, share in zip(telling, rows, shares, strict=True)],
         _MOST_BYTES,
@@ -126,7 +126,7 @@ def _group(hits: Hits, rows: list[HitRow], filters: tuple[object, ...]) -> Group
 
 
 def _closed(place: Place) -> Position:
-    """Put a place into a cursor of ours; a provider's own cursor is a number or a word."""
+    """Convert a place to a position for a cursor; a provider's own cursor is a number or a string."""
     return Position.of(place.skip, json.dumps([place.cursor, place.last]))
 
 

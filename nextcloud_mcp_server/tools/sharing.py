@@ -1,4 +1,4 @@
-"""Tools for sharing: with people, with groups, by public links."""
+"""Tools for sharing: with users, with groups, by public links."""
 
 from datetime import date, datetime
 from typing import Annotated, Final, Literal
@@ -62,9 +62,9 @@ class ShareRow(Result):
 
     @classmethod
     def of(cls, share: Share, uid: str, *, hint: str | None = None) -> "ShareRow":
-        """Describe a share to this person."""
+        """Build from a share, as this user sees it."""
         path = share.path.strip("/")
-        # The bit to share is always set on links and means nothing there.
+        # The SHARE bit is always set on links and has no meaning there.
         bits = share.permissions & ~(May.SHARE if share.kind == Kind.LINK else 0)
         return cls(
             share_id=share.id,
@@ -227,7 +227,7 @@ async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -
 
 
 async def _current(nc: Account, share_id: str, etag: str) -> Share:
-    """Fetch a share, if it is still the one that was listed."""
+    """Fetch a share, and check that it has not changed since it was listed."""
     share = await nc.sharing.get(share_id)
     if etag != share.version:
         raise EtagMismatch(
@@ -249,10 +249,10 @@ def _permissions(access: Access, *, folder: bool) -> May:
 
 
 def _changed(share: Share, access: Access | None, *, reshare: bool | None) -> May:
-    """Put the permissions together that a share gets, the others staying as they are."""
+    """Return the permissions for a share: the given changes, the rest as it is."""
     now = May(share.permissions)
     if share.kind == Kind.LINK:
-        # Nextcloud sets the bit to share by itself, where it may be set.
+        # Nextcloud sets the SHARE bit itself, where it is allowed.
         now &= ~May.SHARE
     bits = now & ~May.SHARE if access is None else _permissions(access, folder=share.is_folder)
     may_share = bool(now & May.SHARE) if reshare is None else reshare
@@ -260,7 +260,7 @@ def _changed(share: Share, access: Access | None, *, reshare: bool | None) -> Ma
 
 
 def _is_as_asked(share: Share, permissions: May, *, expires: str | None, note: str | None) -> bool:
-    """Compare: one that was there before stays as it was, and the administrator may have set other bounds."""
+    """Tell whether a share is as requested: an existing share is unchanged, and administrators set limits."""
     return (
         share.permissions == permissions
         and (not expires or share.expires == date.fromisoformat(expires))

@@ -1,4 +1,4 @@
-"""What the tools of one server share; built by server/assembly.py, which alone knows how."""
+"""What the tools of one server share; only server/assembly.py knows how to build it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from nextcloud_mcp_server.tools.local_folder import LocalFolder
 
 
 class ToolServices(Protocol):
-    """Everything that needs the database or the network. Opened when first needed, not at start."""
+    """Everything that needs the database or the network. Opened on first use, not at start."""
 
     @property
     def accounts(self) -> Accounts:
@@ -28,7 +28,7 @@ class ToolServices(Protocol):
 
     @property
     def provisioning(self) -> Provisioning | None:
-        """Moves consent requests; None where the operator gave the credential."""
+        """Advances consent requests; None where the operator configured the credential."""
         ...
 
     @property
@@ -38,13 +38,13 @@ class ToolServices(Protocol):
 
     @property
     def bound(self) -> frozenset[str]:
-        """What the operator's settings allow to be permitted."""
+        """The scopes that the operator's settings allow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The parts of a server that a call passes through."""
+    """The parts of a server that a call uses."""
 
     services: Callable[[], Awaitable[ToolServices]]
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]

@@ -1,4 +1,4 @@
-"""Tools for the user status: whether people are there, and what they say about it."""
+"""Tools for the user status: presence and status message."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -18,7 +18,7 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 status = Toolset("status")
 
-#: The last second that a signed number of four bytes holds.
+#: The maximum of a signed 32-bit number, in Unix seconds.
 _LATEST: Final = 2**31 - 1
 
 
@@ -33,7 +33,7 @@ class Shown(Result):
 
     @classmethod
     def of(cls, found: Status) -> "Shown":
-        """Describe a status."""
+        """Build from a status."""
         return cls(
             status=found.status,
             message=found.message or None,
@@ -124,10 +124,10 @@ def _iso(seconds: int | None) -> str | None:
 
 
 def _last(at: datetime) -> int:
-    """Give the Unix time at which a status ends.
+    """Return the Unix time at which a status ends.
 
     Raises:
-        InvalidInput: Nextcloud cannot keep it: a column of four bytes holds it.
+      InvalidInput: It exceeds the four bytes of Nextcloud's database column.
     """
     seconds = int(at.timestamp())
     if seconds > _LATEST:
@@ -151,7 +151,7 @@ async def _say(
 
 
 async def _be(nc: Account, presence: str, now: Status, *, said: bool) -> tuple[Status, str | None]:
-    """Say whether the person is there; when that fails, say what was done before."""
+    """Set the user's presence; an error says which changes were made before."""
     try:
         return await nc.status.set_presence(presence), None
     except file_errors.OF_ACCESS:

@@ -1,4 +1,4 @@
-"""What the tools for Tables answer."""
+"""Results of the Tables tools."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ class RowDeleted(Result):
 
 
 def table_row(table: Table) -> TableRow:
-    """Describe a table."""
+    """Return the row of a table in a list."""
     return TableRow(
         id=table.id,
         title=table.title,
@@ -93,7 +93,7 @@ def table_row(table: Table) -> TableRow:
 
 
 def names(columns: list[Column]) -> dict[str, str]:
-    """Name the columns; of those with one title each gets its id."""
+    """Return the names of the columns by id; the id is appended to duplicate titles."""
     titles = [column.title for column in columns]
     return {
         column.id: column.title if titles.count(column.title) == 1 else f"{column.title} #{column.id}"
@@ -102,7 +102,7 @@ def names(columns: list[Column]) -> dict[str, str]:
 
 
 def column_row(column: Column, name: str) -> ColumnRow:
-    """Describe a column."""
+    """Return the description of a column."""
     return ColumnRow(
         name=name,
         type=column.kind,
@@ -115,7 +115,7 @@ def column_row(column: Column, name: str) -> ColumnRow:
 
 
 def row(row: Row, columns: list[Column], *, whole: bool = False) -> RowValues:
-    """Show a row by the names of its columns."""
+    """Return the values of a row by column name."""
     called, found = names(columns), row.values
     values: dict[str, Any] = {}
     cut = False
@@ -137,7 +137,7 @@ def page(
     searched: int | None,
     cursor: str | None,
 ) -> TablePage:
-    """Describe a table with some of its rows."""
+    """Return a table with some of its rows."""
     called = names(columns)
     return TablePage(
         id=table.id,
@@ -152,7 +152,7 @@ def page(
 
 
 def deleted(row_before: Row, columns: list[Column]) -> RowDeleted:
-    """Say what is gone, with its values, so that they can be entered again."""
+    """Return the deleted row with its values, so that they can be entered again."""
     before = row(row_before, columns)
     return RowDeleted(
         deleted=row_before.id,

@@ -127,7 +127,7 @@ async def _read_again(
     *,
     before: Row | None = None,
 ) -> RowValues:
-    """Read a row that was written and compare it: what Tables answers is what it was sent, not what it stored."""
+    """Fetch a written row again and compare it: Tables answers with what was sent, not what it stored."""
     try:
         row = await nc.tables.row(answered.id)
     except file_errors.NOT_SEEN as error:
@@ -151,7 +151,7 @@ async def _read_again(
 async def _search(
     nc: Account, table: Table, matches: Callable[[Row], bool], progress: Progress
 ) -> tuple[list[Row], int | None]:
-    """Look through the rows, for the API cannot; None where all were looked at."""
+    """Filter the rows here, since the API cannot; the second value is None where all were searched."""
     found: list[Row] = []
     for offset in range(0, _SEARCHED_ROWS, _CHUNK):
         rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
@@ -164,7 +164,7 @@ async def _search(
 
 
 def _column(columns: Sequence[Column], name: str) -> Column:
-    """Find a column by its name, as nc_tables_get_table gives it or in another case."""
+    """Find a column by the name that nc_tables_get_table returns, in any letter case."""
     called = table_result.names(list(columns))
     for wanted, form in ((name, str), (folded(name), folded)):
         found = [column for column in columns if form(called[column.id]) == wanted]
@@ -175,7 +175,7 @@ def _column(columns: Sequence[Column], name: str) -> Column:
 
 
 def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[str, object]:
-    """Turn values by name into what is stored by id; `whole` for a row that has none yet."""
+    """Convert values by name to stored values by id; `whole` is for a new row."""
     if not values:
         raise InvalidInput("'values' is empty: send at least one column with its value.")
     found = {(column := _column(columns, name)).id: stored(column, value) for name, value in values.items()}
@@ -190,7 +190,7 @@ def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: b
 
 
 def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -> list[Callable[[Row], bool]]:
-    """Make the conditions a row must meet."""
+    """Return the conditions that a row must meet."""
     tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
     words = folded(query).split()
     if words:
@@ -225,7 +225,7 @@ def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
 
 
 def _clock_text(column: Column, text: str) -> str:
-    """Write a time to compare as Tables stores it: by the clock, without a zone."""
+    """Return a time for comparison as Tables stores it: local time without a zone."""
     if column.type != "datetime":
         return text
     if ical_time.offset(text) is not None:
@@ -236,7 +236,7 @@ def _clock_text(column: Column, text: str) -> str:
 
 
 def _compared(column: Column, sign: str, text: str) -> Callable[[Row], bool]:
-    """Compare numbers as numbers, and dates as the texts they are."""
+    """Return a comparison: of numbers as numbers, of dates as texts."""
     bound: object = _clock_text(column, text.strip())
     if column.type == "number":
         try:

@@ -1,4 +1,4 @@
-"""Tools for what people mark files with: tags, favourites, comments."""
+"""Tools for tags, favourites and comments of files."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ class TagRow(Result):
 
     @classmethod
     def of(cls, tag: Tag) -> "TagRow":
-        """Describe a tag."""
+        """Build from a tag."""
         return cls(name=tag.name, fixed=None if tag.assignable else True)
 
 
@@ -64,7 +64,7 @@ class CommentRow(Result):
 
     @classmethod
     def of(cls, comment: Comment) -> "CommentRow":
-        """Describe a comment."""
+        """Build from a comment."""
         return cls(author=comment.author, text=comment.text, created=comment.created_at)
 
 
@@ -148,7 +148,7 @@ async def nc_files_set_labels(
     ]
     if favorite is not None:
         parts.append(Part("favorite", favorite, now.favourite, entry.favourite))
-    # What failed is told already.
+    # Failures are reported already.
     note = None if failed else outcome.compare("Nextcloud", parts)
     return Labelled(
         path=now.path, tags=list(marks.tags), favorite=now.favourite, failed=failed or None, note=note
@@ -168,7 +168,7 @@ async def nc_files_list_comments(
     rows = file_page.fit([CommentRow.of(comment) for comment in found])
     more = more or len(rows) < len(found)
     last = found[len(rows) - 1].number if rows else before
-    # What came meanwhile moved the others down: they are read again, and told by their numbers.
+    # New comments have moved the others down: these are fetched again and recognized by their ids.
     following = Position.of(first + (len(rows) or limit), str(last))
     return CommentPage(
         path=entry.path, items=rows, cursor=file_page.seal(following, "comments", path) if more else None

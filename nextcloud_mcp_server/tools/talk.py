@@ -1,4 +1,4 @@
-"""Tools for Talk: read conversations without a trace, write in them."""
+"""Tools for Talk: read conversations without side effects, and send messages."""
 
 from datetime import datetime
 from typing import Annotated, Final
@@ -29,7 +29,8 @@ _KINDS: Final = {
     6: "note to self",
 }
 _DELETED: Final = "comment_deleted"
-#: A message may have 32,000 signs, of which some are shown as eight or nine; two of a result's 80,000 bytes go to each.
+#: A message may have 32,000 characters, some of which are escaped with eight or nine. It is sent twice in a result,
+#: which may have 80,000 bytes.
 _MAX_JSON_BYTES: Final = 30_000
 _CUT_CHARACTERS: Final = 4_000
 _SNIPPET_CHARACTERS: Final = 160
@@ -56,7 +57,7 @@ class ConversationRow(Result):
 
     @classmethod
     def of(cls, room: Room) -> "ConversationRow":
-        """Describe a conversation."""
+        """Build from a conversation."""
         return cls(
             conversation=room.token,
             name=room.name,
@@ -107,7 +108,7 @@ class MessageRow(Result):
 
     @classmethod
     def of(cls, message: Message) -> "MessageRow":
-        """Describe a message."""
+        """Build from a message."""
         text, truncated = _fitting(message.text)
         files = [one.path for one in message.parameters.values() if one.type == "file" and one.path]
         parent = message.parent

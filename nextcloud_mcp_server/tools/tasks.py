@@ -26,7 +26,7 @@ tasks = Toolset("tasks")
 _MAX_TEXT: Final = 20_000
 _MAX_ROW_TEXT: Final = 300
 _LISTED: Final = 20
-#: Where tasks without a date stand: behind all others.
+#: The sort key of tasks without a date: after all others.
 _NO_DATE: Final = 253_402_300_800
 _TAKEN_OFF: Final = Empty("takes it off")
 _DONE: Final = ("COMPLETED", "CANCELLED")
@@ -108,7 +108,7 @@ async def nc_tasks_list_tasks(
     after = file_page.unseal(cursor, "tasks", status, due_before, calendar, query)
     given = None if due_before is None else ical_time.offset(due_before)
     if due_before is not None:
-        # What cannot be a time is refused before anything is asked.
+        # An invalid time is refused before any request.
         ical_time.given("due_before", due_before, given or UTC)
     found = await nc.tasks.tasks(calendar, locate=due_before is not None and given is None)
     zone = given or found.zone
@@ -236,7 +236,7 @@ async def nc_tasks_delete_task(nc: Account, task_id: TextId, etag: str) -> TaskD
 async def _given(
     nc: Account, name: str, text: str | None, timezone: str | None, before: Moment | None, *, recurs: bool
 ) -> Moment | str | None:
-    """Take a time: by the clock of the zone that is named, else that of the task, else the person's."""
+    """Parse a time: in the given time zone, else in the task's, else in the user's."""
     if not text:
         return text
     return await event_time.changed(nc.tasks.zone, name, text, timezone, before=before, recurs=recurs)
@@ -310,7 +310,7 @@ def _row(task: Task, longest: int) -> TaskRow:
 
 
 def _place(task: Task, moment: Moment | None) -> str | None:
-    """Name the zone of a time of a task; None for a date."""
+    """Return the name of the zone of a task's time; None for a date."""
     line = task.component.first("DUE") or task.component.first("DTSTART")
     place = event_time.place(line, moment)
     return place if place or not isinstance(moment, datetime) else event_time.FLOATING

@@ -1,4 +1,4 @@
-"""Reads a moment that a client gave."""
+"""Parses a time that a client gives."""
 
 from datetime import UTC, datetime
 
@@ -8,12 +8,12 @@ from nextcloud_mcp_server.nextcloud.account import Account
 
 
 async def read(nc: Account, name: str, text: str) -> datetime:
-    """Read a date or time in ISO 8601 and give it in UTC; without an offset it is by the clock of the person's zone.
+    """Parse a date or time in ISO 8601 and return it in UTC; without an offset it is in the user's zone.
 
-    Only for such a time Nextcloud is asked where the person is.
+    The user's time zone is fetched only for such a time.
 
     Raises:
-        InvalidInput: It is none; the sentence names the argument.
+      InvalidInput: It is invalid; the error names the argument.
     """
     try:
         moment = timestamp.read(text)

@@ -1,4 +1,4 @@
-"""How a tool is declared: a toolset, a title, and what it needs before it may run.
+"""Declares tools: a toolset, a title, and the scopes that a tool requires.
 
     notes = Toolset("notes")
 
@@ -7,8 +7,8 @@
     async def nc_notes_get_note(nc: Account, note_id: Id) -> Note:
         '''Read one note, with its text and its etag.'''
 
-`Toolset.tool` takes only what `require_provisioning`, `without_provisioning` or `without_asking` return, so a tool
-without the guard fails the type check and cannot be imported.
+`Toolset.tool` accepts only what `require_provisioning`, `without_provisioning` or `without_asking` return. So a tool
+without a guard fails the type check and cannot be imported.
 """
 
 import inspect
@@ -27,9 +27,9 @@ Body = Callable[..., Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A tool body together with what must be permitted before it runs; None asks for nothing.
+    """A tool body with the scopes that it requires; None means that it requires no consent.
 
-    `never_asks`: it leads to no consent request, and so does not answer for one that has ended.
+    `never_asks`: it starts no consent request, and so does not report one that has ended.
     """
 
     body: Body
@@ -38,11 +38,11 @@ class Guarded:
 
 
 def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
-    """Let a tool run only for someone who connected their Nextcloud and permitted `scopes`.
+    """Let a tool run only for users who have connected their Nextcloud and granted `scopes`.
 
-    The body's first argument is then the person's `nextcloud.account.Account`; those of `arguments.INJECTED_PARAMETERS`
-    are the server's, such as its `Progress`, and all others the model's. Without a usable credential the call ends in
-    `ElicitationRequired` (code -32000) and the body never runs.
+    The body's first argument is then the user's `nextcloud.account.Account`. Those of `arguments.INJECTED_PARAMETERS`
+    are passed by the server, such as `Progress`, and all others by the model. Without a usable credential the call
+    ends in `ElicitationRequired` (code -32000) and the body does not run.
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown or not scopes:
@@ -53,20 +53,20 @@ def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
 
 
 def without_provisioning(body: Body) -> Guarded:
-    """Let a tool run for anyone: the connection tools, whose first argument is an `Access`."""
+    """Let a tool run without consent: the connection tools, whose first argument is an `Access`."""
     return Guarded(body, None)
 
 
 def without_asking(body: Body) -> Guarded:
-    """Let a tool run for anyone, as `without_provisioning`, that never asks for access."""
+    """Let a tool run without consent, as `without_provisioning`, that never asks for access."""
     return Guarded(body, None, never_asks=True)
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """One tool as data: the MCP tool, the scope map, the docs table and the tests derive from it.
+    """The specification of a tool, from which the MCP tool, scopes, documentation and tests are derived.
 
-    `local`: of use only where a folder of the person's own computer is open to it.
+    `local`: useful only with a local folder on the user's computer.
     """
 
     toolset: str
@@ -82,10 +82,10 @@ class ToolSpec:
 
     @property
     def idempotent(self) -> bool:
-        """Whether repeating a call changes nothing more.
+        """Whether a repeated call changes nothing more.
 
-        So it is with reading, with deleting, and with a change that needs the etag of what was read: the second call
-        finds another one. Of all others a tool says so itself.
+        True for reading, for deleting, and for a change that requires the etag: the second call finds another etag.
+        Any other tool declares it itself.
         """
         if self.repeatable is not None:
             return self.repeatable
@@ -95,37 +95,37 @@ class ToolSpec:
 
     @property
     def open_personal_app(self) -> bool:
-        """Whether a call notifies or otherwise reaches other people: by its scopes, or as the tool says itself."""
+        """Whether a call notifies or otherwise reaches other users: by its scopes, or as declared."""
         return self.reaches_others or bool(self.scopes & OUTWARD)
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What must be permitted; empty for the connection tools."""
+        """The scopes it requires; empty for the connection tools."""
         return self.guarded.scopes or frozenset()
 
     @cached_property
     def arguments(self) -> Arguments:
-        """The checked arguments; built with the first call, because pydantic takes its time."""
+        """The validated arguments; built with the first call, because pydantic takes a while."""
         return Arguments(self.guarded.body)
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments, as the printed file has it."""
+        """The JSON schema of the arguments, from the generated file."""
         return schemas.printed().get(self.name) or self.arguments.schema
 
     @cached_property
     def ours(self) -> frozenset[str]:
-        """The parameters that the server fills in."""
+        """The injected parameters of the body."""
         return INJECTED_PARAMETERS.intersection(inspect.signature(self.guarded.body).parameters)
 
     @property
     def result_type(self) -> Any:  # noqa: ANN401 - a return annotation can be any type
-        """What the body says it returns."""
+        """The return type of the body."""
         return inspect.signature(self.guarded.body).return_annotation
 
 
 class Toolset:
-    """The tools of one Nextcloud app, switched on and off together."""
+    """The tools of one Nextcloud app, enabled and disabled together."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -141,9 +141,9 @@ class Toolset:
         reaches_others: bool = False,
         local: bool = False,
     ) -> Callable[[Guarded], Guarded]:
-        """Add a guarded body as a tool; its name and docstring are the tool's name and description.
+        """Add a guarded body as a tool; its name and docstring become the tool's name and description.
 
-        `repeatable` and `reaches_others` are for what `ToolSpec.idempotent` and `open_personal_app` cannot know.
+        `repeatable` and `reaches_others` declare what `ToolSpec.idempotent` and `open_personal_app` cannot derive.
         """
 
         def add(guarded: Guarded) -> Guarded:

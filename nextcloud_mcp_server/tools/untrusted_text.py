@@ -1,18 +1,18 @@
-"""What strangers wrote and sent, such as mail and feeds: short visible lines, and texts without what is hidden."""
+"""Untrusted text, such as mail and feeds: escapes short lines, removes hidden characters."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud.sanitize import cut
 
-#: A page of a text. It goes out twice, once of it as JSON, and what is said about it may be long, too.
+#: The size of a page of text. It is sent twice, once of it as JSON, and the facts about it may be long, too.
 PAGE_BYTES: Final = 20_000
 
 _LONGEST_LINE: Final = 300
 _LAST_SECOND: Final = 253_402_300_799
 
-#: Drawn as nothing, so that a person who reads the text does not see what a model would be told by them:
-#: control characters, soft hyphens and joiners, direction overrides, and the tags, an alphabet of its own (U+E0000).
+#: Rendered as nothing, so that a user who reads the text does not see what it would tell a model: control
+#: characters, soft hyphens and joiners, direction overrides, and the tags, an alphabet of its own (U+E0000).
 _UNSEEN: Final = dict.fromkeys(
     [
         *range(9),
@@ -31,16 +31,16 @@ _UNSEEN: Final = dict.fromkeys(
 
 
 def line(text: str | None, most: int = _LONGEST_LINE) -> str:
-    """Write a title or a name on one line, of at most so many characters with what is hidden in it shown."""
+    """Return a title or a name on one line, escaped, of at most `most` characters."""
     plain = " ".join((text or "")[: 4 * most].split())
     return cut(plain, most)
 
 
 def seen(text: str) -> str:
-    """Take out of a text what no one would see."""
+    """Remove the characters that a reader does not see."""
     return text.translate(_UNSEEN)
 
 
 def moment(seconds: int | None) -> datetime | None:
-    """Read the time a sender claims; one that is in no calendar is none."""
+    """Convert the time that a sender claims; None for one that no calendar has."""
     return None if not seconds or not 0 < seconds <= _LAST_SECOND else datetime.fromtimestamp(seconds, UTC)

@@ -1,4 +1,4 @@
-"""Tools for files that are too large for one call: sent in parts, or straight from and to this computer."""
+"""Tools for files that are too large for one call: in chunks, or from and to the local folder."""
 
 from typing import Annotated, Final, Literal
 
@@ -21,9 +21,9 @@ from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
-#: Up to here one request is quicker than four.
+#: Up to this size one request is faster than four.
 SINGLE_BYTES: Final = 4_194_304
-#: How much of a download passes between two words about it.
+#: How many bytes are downloaded between two progress reports.
 _REPORTED_BYTES: Final = 4_194_304
 
 upload = Toolset("upload")
@@ -42,7 +42,7 @@ class Uploaded(Result):
 
     @classmethod
     def by_writing(cls, written: Written) -> "Uploaded":
-        """Describe a file that is complete."""
+        """Build from a file that is complete."""
         version = written.version
         return cls(
             path=written.path,
@@ -83,7 +83,7 @@ async def nc_files_upload_file(
     Or send a local_file of any size from this computer; the file appears when all of it is there.
     """
     if local_file is not None or upload_id is not None:
-        # A file that comes in another way is not an empty one, nor is what was sent before followed by nothing.
+        # With another source of the content, "" means that none was given, as it does after earlier chunks.
         content = content or None
     if local_file is not None:
         if content is not None or upload_id is not None or then != "finish":
@@ -127,7 +127,7 @@ async def _part(
     number = _refuse_gap(offset, completed) if data is not None else 0
     total = offset + len(data) if data is not None else completed.size
     if upload_id is None:
-        # No one should send ten parts to hear at the end that the name is taken.
+        # Checked now, so that a client does not send ten chunks before it learns that the name is taken.
         await nc.upload.check(path, total, version=etag)
         upload_id = await nc.upload.requests.begin()
         async with nc.upload.cleared(upload_id):
@@ -155,10 +155,10 @@ async def _put(nc: Account, upload_id: str, number: int, data: bytes | None) -> 
 
 
 def _refuse_gap(offset: int, completed: Parts) -> int:
-    """Give the number of the part that begins at this byte: the next one, or the last one sent again.
+    """Return the number of the chunk at this offset: the next one, or the last one sent again.
 
     Raises:
-        InvalidInput: It would leave a gap, or overwrite what others follow.
+      InvalidInput: It would leave a gap, or overwrite a chunk that others follow.
     """
     count = len(completed.sizes)
     if offset == completed.size:
@@ -225,6 +225,6 @@ async def nc_files_download_file(
 
 
 def _refuse_short(path: str, came: int, size: int | None) -> None:
-    """Refuse a part of a file: a proxy that leaves the length out also hides that the connection broke."""
+    """Refuse a truncated file: a proxy that removes the length also hides that the connection broke."""
     if size is not None and came != size:
         raise Unreachable(f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again.")

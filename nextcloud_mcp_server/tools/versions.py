@@ -32,7 +32,7 @@ class VersionRow(Result):
 
     @classmethod
     def of(cls, version: FileVersion, now: Entry) -> "VersionRow":
-        """Describe a version of the file as it is now."""
+        """Build from a version, compared with the current file."""
         is_now = (version.modified_at, version.size) == (now.modified_at, now.size)
         return cls(
             version_id=version.version_id,
@@ -105,7 +105,7 @@ async def nc_files_restore_version(
 
 
 async def _file(nc: Account, path: str) -> tuple[Entry, str]:
-    """Look at a file, and give its id."""
+    """Fetch a file's entry and its id."""
     entry, details = await nc.files.details(path)
     if entry.is_folder:
         raise InvalidInput(f"{quoted(entry.path)} is a folder: only files have versions.")

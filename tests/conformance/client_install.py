@@ -1,6 +1,6 @@
-"""Installs the clients that others wrote, each in an environment of its own below `.work`, as pinned in `foreign`.
+"""Installs third-party clients below `.work`, each in its own environment, as pinned in `foreign`.
 
-Made once and kept, until its pins change. Where it cannot be made, the tests that need it say why.
+An environment is created once and kept until its pins change. Where that fails, the tests that need it report why.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ LOCKED = ("package.json", "package-lock.json")
 
 @contextmanager
 def _alone(name: str) -> Generator[None]:
-    """Let one test process install; the others wait for it."""
+    """Let one test process install while the others wait."""
     INSTALLED.mkdir(parents=True, exist_ok=True)
     with (INSTALLED / f"{name}.lock").open("w") as held:
         if sys.platform != "win32":
@@ -57,7 +57,7 @@ def _is_as_pinned(folder: Path, pins: Iterable[Path]) -> tuple[Path, str]:
 
 @cache
 def python_of(name: str) -> Path:
-    """Give a Python that has the packages of `requirements/<name>.txt`."""
+    """Return a Python with the packages of `requirements/<name>.txt`."""
     folder, pins = INSTALLED / name, FOREIGN / "requirements" / f"{name}.txt"
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     mark, wanted = _is_as_pinned(folder, [pins])
@@ -76,7 +76,7 @@ def python_of(name: str) -> Path:
 
 
 def _from_npm(what: str, pins: Path, folder: Path, *quiet: str) -> None:
-    """Install what a folder pins, once."""
+    """Install the pinned packages of a folder, once."""
     npm = shutil.which("npm")
     if npm is None:
         missing("npm is not installed")
@@ -87,8 +87,8 @@ def _from_npm(what: str, pins: Path, folder: Path, *quiet: str) -> None:
         return
     for pin in locked:
         shutil.copy(pin, folder)
-    # Assistants have no lock file: registries that mirror others do not have their programs for every kind of machine,
-    # and `npm ci` wants all of them. The versions are exact, and an assistant's package holds all of it.
+    # The terminal assistants have no lock file: mirrors of npm lack their programs for some platforms, and `npm ci`
+    # needs all of them. The versions are exact, and an assistant's package contains everything.
     how = ["ci"] if len(locked) == len(LOCKED) else ["install", "--no-package-lock"]
     _run(what, npm, *how, *quiet, "--no-audit", "--no-fund", "--loglevel=error", folder=folder)
     mark.write_text(wanted)
@@ -96,7 +96,7 @@ def _from_npm(what: str, pins: Path, folder: Path, *quiet: str) -> None:
 
 @cache
 def node_clients() -> tuple[str, Path]:
-    """Give Node, and the folder with its clients and the scripts that play them."""
+    """Return Node, and the folder with its clients and the scripts that drive them."""
     node, folder = find_node(), INSTALLED / "npm"
     with _alone("npm"):
         _from_npm("the clients from npm", FOREIGN, folder, "--ignore-scripts")
@@ -107,10 +107,10 @@ def node_clients() -> tuple[str, Path]:
 
 @cache
 def assistant_program(name: str) -> list[str]:
-    """Give the command of an assistant in the terminal."""
+    """Return the command of a terminal assistant."""
     find_node()
     folder = INSTALLED / "assistants"
     with _alone("assistants"):
-        # With their scripts: those put the program for this machine where it is started.
+        # With their install scripts, which put the program for this machine in place.
         _from_npm("the assistants from npm", FOREIGN / "assistants", folder)
     return [str(folder / "node_modules" / ".bin" / name)]

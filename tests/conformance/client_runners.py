@@ -1,4 +1,4 @@
-"""Plays the clients of others: by a script that runs in the client's environment, or by one command for each order."""
+"""Drives third-party clients: by a script in the client's environment, or by one command per action."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client makes of an answer of the server; `url` where an error has it in its data."""
+    """What a client makes of a response of the server; `url` where an error has it in its data."""
 
     text: str = ""
     error: bool = False
@@ -36,7 +36,7 @@ class Answer:
 
     @property
     def link(self) -> str:
-        """Find the link to the consent page, on a line of its own in the text in any case."""
+        """Return the link to the consent page, which is always on a line of its own in the text."""
         assert self.error, self.text
         found = link_in(self.text)
         assert self.url in (None, found), self.text
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the server is: an address with headers, or a command with its environment."""
+    """The place of the server: a URL with headers, or a command with its environment."""
 
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -53,7 +53,7 @@ class Server:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def plan(self) -> dict[str, Any]:
-        """Write it as the scripts read it."""
+        """Return it in the form that the scripts read."""
         return {
             "server": list(self.command) or self.url,
             "headers": dict(self.headers),
@@ -62,17 +62,17 @@ class Server:
 
 
 class Player(Protocol):
-    """A client that obeys."""
+    """A client that tests can control."""
 
     transcript: list[str]
 
     async def order(self, do: str, **what: object) -> Answer:
-        """Have it do one thing; see `foreign/lines.py`."""
+        """Let it perform one action; see `foreign/lines.py`."""
         ...
 
 
 class Scripted:
-    """A script that keeps its client for all orders."""
+    """A script that keeps its client for all actions."""
 
     def __init__(self, process: Process, shows: Callable[[str], None]) -> None:
         assert process.stdout is not None
@@ -98,7 +98,7 @@ class Scripted:
 
 
 class Commands:
-    """A client that is one command for each order, as a user types it."""
+    """A client that runs one command per action, as a user types it."""
 
     def __init__(
         self, words: Callable[..., list[str]], read: Callable[[str, str, int], Answer], home: Path
@@ -142,7 +142,7 @@ def _short(said: Mapping[str, Any]) -> str:
 
 
 def _plain() -> dict[str, str]:
-    """Give the environment without our modules: a client's `mcp` would be our version of it."""
+    """Return the environment without this project's modules, which would shadow a client's `mcp`."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -150,7 +150,7 @@ def _plain() -> dict[str, str]:
 async def playing(
     client: Foreign, server: Server, home: Path, shows: Callable[[str], None]
 ) -> AsyncGenerator[Player]:
-    """Start a client; `shows` is told each page that it opens."""
+    """Start a client; `shows` is called with each page that it opens."""
     if client.name == "mcporter":
         yield _mcporter(server, home)
     elif client.name == "Inspector --cli":
@@ -211,7 +211,7 @@ def _inspector(server: Server, home: Path) -> Commands:
     node, _ = node_clients()
     start = [node, str(INSPECTOR), "--format", "json", "--quiet"]
     if server.command:
-        # It refuses an empty value, as `make` sets for MFLAGS.
+        # The client refuses an empty value, such as that of MFLAGS under `make`.
         variables = [
             word for name, value in server.env.items() if value for word in ("-e", f"{name}={value}")
         ]
@@ -243,14 +243,14 @@ def _inspector(server: Server, home: Path) -> Commands:
 
 
 def _printed_text(do: str, said: str, code: int) -> Answer:
-    """Read what mcporter prints: a list in JSON, and the text of everything else."""
+    """Parse the output of mcporter: a list in JSON, and the text of everything else."""
     if do == "tools":
         return Answer(names=_names(json.loads(said)))
     return Answer(text=said, error=code != 0)
 
 
 def _printed_json(do: str, said: str, code: int) -> Answer:
-    """Read what Inspector prints: one result of MCP in an envelope, or an error."""
+    """Parse the output of Inspector: one MCP result in an envelope, or an error."""
     found: dict[str, Any] = json.loads(said)
     if "result" not in found:
         return Answer(text=said, error=True)

@@ -1,4 +1,4 @@
-"""Where foreign clients play: a sandbox, and our server as a client starts or finds it."""
+"""The servers for third-party clients: a sandbox, and this server as a client starts or finds it."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,14 +10,13 @@ from tests.conformance.third_party_clients import Transport
 from tests.integration.personal_app import People, open_personal_app
 from tests.integration.stdio_app import open_stdio_app
 
-#: Of the tester's environment, the server gets what the tests set for it: `make` sets an empty MFLAGS, which Inspector
-#: refuses.
+#: The environment variables that the server keeps: `make` sets an empty MFLAGS, which Inspector refuses.
 OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
 
 
 @asynccontextmanager
 async def place(transport: Transport, folder: Path) -> AsyncGenerator[tuple[People, Server]]:
-    """Serve a sandbox, and our server over this transport."""
+    """Serve a sandbox, and this server with the given transport."""
     if transport == "http":
         async with open_personal_app(folder, Sandbox.demo()) as personal_app:
             headers = {"Authorization": f"Bearer {personal_app.secret}"}

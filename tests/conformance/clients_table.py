@@ -1,11 +1,11 @@
-"""How chat clients that others wrote register, where they want codes sent, and what they then do.
+"""The table of third-party chat clients: registration, redirect URIs, and later behaviour.
 
-One row is one client in one of its ways. To add one, copy a row: say where its behaviour can be looked
-up, give the document or the body of the registration as it was seen, and what must and must not match.
-The tests beside this file run every row; a field that a row leaves out has the most common value.
+One row is one client in one of its configurations. To add one, copy a row: name the source for its behaviour, give
+the document or the body of the registration as observed, and what must and must not match. The tests next to this
+file run every row; a field that a row leaves out has the most common value.
 
-None of the hosted clients can be run here: the rows are what their makers document, what their source
-says, and what users who run servers recorded of them.
+None of the hosted clients can be run here: the rows follow what their makers document, what their source code says,
+and what operators recorded of them.
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-#: RFC 8414 §3.1 and OpenID Connect Discovery, as the specification has clients try them for an issuer
-#: with a path; `{path}` is that path, and an issuer without one is asked for the first and second alone.
+#: RFC 8414 §3.1 and OpenID Connect Discovery, in the order in which clients try them for an issuer with a path;
+#: `{path}` is that path. For an issuer without one, clients try only the first and second.
 USUAL_DISCOVERY = (
     "/.well-known/oauth-authorization-server{path}",
     "/.well-known/openid-configuration{path}",
     "{path}/.well-known/openid-configuration",
 )
 
-#: The scopes a client asks for: those of the 401 challenge or the protected resource's metadata, all that
-#: the authorization server lists, or words of its own.
+#: The scopes that a client requests: those of the 401 challenge or the protected resource's metadata, all that the
+#: authorization server lists, or its own.
 CHALLENGED, ALL = "challenged", "all"
 
 
 class Refresh(StrEnum):
-    """What a client does with refresh tokens."""
+    """How a client uses refresh tokens."""
 
     ROTATES = "each one once"
     DOUBLE = "the same one twice at once"
@@ -36,7 +36,7 @@ class Refresh(StrEnum):
 
 
 class ScopeAtRefresh(StrEnum):
-    """Which scopes a client names when it renews its access."""
+    """Which scopes a client requests in a token refresh."""
 
     NONE = "none"
     GRANTED = "those that the last answer named"
@@ -47,13 +47,11 @@ class ScopeAtRefresh(StrEnum):
 class Row:
     """One client.
 
-    Either `document` with the id that is its address, or `registration` with the body it posts.
-    `kept` are the redirect URIs that must be kept of it (None: all). `arrives` are redirect URIs as they
-    come to `/authorize` and must match; `strays` are near ones that must not.
-    `resource_at_refresh` and `scope_at_refresh` say what it repeats when it renews its access.
-    `plain_hosts` are those the operator has to allow for it.
-    `origin` is set for a client in a browser, which needs CORS; `registers` and `revokes` count how often
-    it does so for one connection.
+    Either `document` with its URL as the client id, or `registration` with the body that it posts. `kept` are the
+    redirect URIs that must be kept of it (None: all). `arrives` are redirect URIs in authorization requests that must
+    match; `strays` are similar ones that must not. `resource_at_refresh` and `scope_at_refresh` say what it repeats
+    in a token refresh. `plain_hosts` are those that the operator has to allow for it. `origin` is set for a client in
+    a browser, which needs CORS; `registers` and `revokes` count how often it does so for one connection.
     """
 
     name: str
@@ -84,7 +82,7 @@ class Row:
 
     @property
     def described(self) -> Mapping[str, Any]:
-        """What it says of itself."""
+        """The client metadata."""
         return self.document or self.registration or {}
 
 

@@ -1,4 +1,4 @@
-"""Clients that others wrote, installed beside ours."""
+"""Fixtures for third-party clients."""
 
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -37,13 +37,13 @@ async def stdio_app(tmp_path: Path) -> AsyncGenerator[StdioApp]:
 
 @pytest.fixture(scope="session")
 def python_1_30() -> Path:
-    """A Python with version 1.30 of the SDK; made once, and kept."""
+    """A Python with version 1.30 of the SDK; created once, and kept."""
     return python_of("sdk_1")
 
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """A Node that Inspector runs on."""
+    """The Node for Inspector."""
     return find_node()
 
 
@@ -53,7 +53,7 @@ def mcpdo(node: str) -> Iterator[Mcpdo]:
     script = INSPECTOR / "clients" / "mcpdo" / "build" / "mcp-bin.js"
     if not script.is_file():
         not_installed("Inspector")
-    # Not the test's own folder: the name of a socket holds a hundred letters.
+    # Not the test's own folder: the path of a socket is limited to a hundred characters.
     with tempfile.TemporaryDirectory(prefix="mcpdo") as home:
         made = Mcpdo([node, str(script)], Path(home))
         try:

@@ -1,7 +1,7 @@
-"""Adds what the official conformance runner asks for by name to a server that our own factory made.
+"""Adds to a server the fixtures that the official conformance runner requires by name.
 
 The transport, the middleware, the guard of resources, subscriptions, the lists and their cache hints, and the sealed
-request state are the server's own. Tools and prompts are added beside ours; the resources are kinds like ours.
+request state are the server's own. Tools and prompts are added to its own; the resources are further kinds.
 """
 
 # pyright: reportPrivateUsage=false
@@ -123,7 +123,7 @@ def add_fixtures(parts: ServerParts) -> None:
 
 
 def _add_prompts(server: Server[Any]) -> None:
-    """Answer for the fixtures' prompts, and leave all others to the server's own handlers."""
+    """Handle the fixtures' prompts, and pass all others to the server's own handlers."""
     listed, got, completed = (
         server.get_request_handler(method)
         for method in ("prompts/list", "prompts/get", "completion/complete")
@@ -153,7 +153,7 @@ def _add_prompts(server: Server[Any]) -> None:
     server.add_request_handler("prompts/list", PaginatedRequestParams, list_)
     server.add_request_handler("prompts/get", GetPromptRequestParams, get)
     server.add_request_handler("completion/complete", CompleteRequestParams, complete)
-    # Ours sends no log messages and does not say that it does; the tool with logging does.
+    # The server sends no log messages and does not declare logging; the tool with logging does.
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
 
 

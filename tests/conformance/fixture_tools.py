@@ -30,7 +30,7 @@ Ctx = Context[Any, Any]
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 
-#: What the runner wants to find again in `tools/list`, keyword by keyword (SEP-1613, SEP-2106).
+#: The schema that the runner expects in `tools/list`, keyword by keyword (SEP-1613, SEP-2106).
 SCHEMA_2020_12: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -214,7 +214,7 @@ async def json_schema_2020_12_tool() -> list[TextContent]:
 
 
 def triggers(availability: Availability) -> list[Callable[..., Any]]:
-    """Make the tools that announce a change of a list, on the way that ours take."""
+    """Return the tools that announce a change of a list, in the same way as the server does."""
 
     async def test_trigger_tool_change(ctx: Ctx) -> list[TextContent]:
         """Say that the list of tools has changed."""

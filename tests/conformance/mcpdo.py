@@ -1,4 +1,4 @@
-"""Runs Inspector's command line, one command after the other on a connection that stays open."""
+"""Runs Inspector's command line: one command after the other on a connection that stays open."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import anyio
 
 
 class Mcpdo:
-    """One home folder of `mcpdo`, and what it answers."""
+    """One home folder of `mcpdo`, with its results."""
 
     def __init__(self, command: list[str], home: Path) -> None:
         self._command = command
@@ -23,7 +23,7 @@ class Mcpdo:
         }
 
     async def __call__(self, *arguments: str) -> dict[str, Any]:
-        """Run a command; the answer is what it prints, an error included."""
+        """Run a command and return what it prints, including an error."""
         with anyio.fail_after(60):
             done = await anyio.run_process(
                 [*self._command, "--format", "json", *arguments],

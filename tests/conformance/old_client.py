@@ -1,4 +1,4 @@
-"""Starts the script that plays the client of version 1.30, in an environment of its own."""
+"""Starts the script of the client with SDK 1.30, in its own environment."""
 
 import json
 import os
@@ -17,7 +17,7 @@ LONGEST_LINE = 1_000_000
 async def played(
     python: Path, plan: Mapping[str, object], *, authorize: Callable[[str], Awaitable[str]] | None = None
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Start the client; each line it prints is one event. `authorize` goes to an address for a token and back."""
+    """Start the client; each line it prints is one event. `authorize` completes an authorization request."""
     nothing: dict[str, str] = {}
     given: dict[str, object] = {
         "headers": nothing,
@@ -29,7 +29,7 @@ async def played(
         "rounds": 5,
     } | dict(plan)
     command = [str(python), str(SCRIPT), json.dumps(given)]
-    # Not from here: its `mcp` would find our version of everything.
+    # Without this project's modules, which would shadow its `mcp`.
     plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with anyio.fail_after(120):
         async with await anyio.open_process(command, env=plain, stderr=None) as process:

@@ -1,6 +1,6 @@
-"""A model on loopback that follows a script, in the wire forms that terminal assistants ask in.
+"""A scripted model on loopback, with the APIs that terminal assistants use.
 
-It calls one tool as soon as it is offered, and then repeats word for word what the tool answered.
+It calls one tool as soon as it is offered, and then repeats the tool's result word for word.
 """
 
 import json
@@ -22,7 +22,7 @@ USAGE = {"input_tokens": 1, "output_tokens": 1}
 
 @dataclass
 class ScriptedModel:
-    """Calls the tool whose name ends in `tool`; `offered` are the names of such tools that it has seen."""
+    """Calls the tool whose name ends in `tool`; `offered` are the matching names that it has seen."""
 
     tool: str
     offered: set[str] = field(default_factory=set[str])
@@ -30,7 +30,7 @@ class ScriptedModel:
 
     @property
     def app(self) -> Starlette:
-        """Answer at the paths of the four interfaces."""
+        """Return the application with the paths of the four APIs."""
         post = ["POST"]
         return Starlette(
             routes=[
@@ -43,11 +43,11 @@ class ScriptedModel:
         )
 
     def served_at(self, origin: str) -> str:
-        """Take the address as it is."""
+        """Return the address unchanged."""
         return origin
 
     async def other(self, _: Request) -> Response:
-        """Know of nothing else."""
+        """Answer any other path."""
         return JSONResponse({})
 
     def _find(self, names: Iterator[str]) -> str | None:
@@ -62,7 +62,7 @@ class ScriptedModel:
         return said
 
     async def messages(self, request: Request) -> Response:
-        """Answer as Anthropic's Messages interface does."""
+        """Answer as Anthropic's Messages API does."""
         asked: Json = await request.json()
         last = asked["messages"][-1]["content"]
         blocks = cast("list[Json]", last if isinstance(last, list) else [])
@@ -101,7 +101,7 @@ class ScriptedModel:
         )
 
     async def responses(self, request: Request) -> Response:
-        """Answer as OpenAI's Responses interface does; tools may stand in a namespace."""
+        """Answer as OpenAI's Responses API does; tools may be in a namespace."""
         asked: Json = await request.json()
         results = [one for one in asked["input"] if one.get("type") == "function_call_output"]
         spaces = {
@@ -135,7 +135,7 @@ class ScriptedModel:
         )
 
     async def chat(self, request: Request) -> Response:
-        """Answer as OpenAI's chat completions do."""
+        """Answer as OpenAI's chat completions API does."""
         asked: Json = await request.json()
         last = asked["messages"][-1]
         tool = self._find(one["function"]["name"] for one in asked.get("tools", []))
@@ -185,7 +185,7 @@ class ScriptedModel:
 
 
 def _texts(result: Any) -> str:  # noqa: ANN401 - whatever JSON holds
-    """Join what is text in a tool's result, whatever its form."""
+    """Join the texts in a tool's result, whatever its form."""
     if isinstance(result, list):
         return "\n".join(_texts(one) for one in cast("list[Any]", result))
     if isinstance(result, dict):
@@ -201,7 +201,7 @@ def _events(*events: tuple[str, Json]) -> Response:
 
 @asynccontextmanager
 async def serving_model(tool: str) -> AsyncGenerator[tuple[ScriptedModel, str]]:
-    """Serve one; the address comes with it."""
+    """Serve a model; yields its address too."""
     model = ScriptedModel(tool)
     async with serving(model) as url:
         yield model, url

@@ -1,6 +1,6 @@
-"""Assistants in the terminal, each set up for our server, over stdio or HTTP, and for a scripted model on loopback.
+"""Terminal assistants, each configured for this server and for a scripted model on loopback.
 
-They find nothing of the tester's around them: no account, no settings, no key but a made-up one.
+Their environment contains nothing of the tester's: no account, no settings, no key but a made-up one.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, cast
 
 from tests.conformance.client_runners import Server
 
-#: What a run has to do; the model follows its script whatever is said.
+#: The task of a run; the model follows its script whatever it says.
 TASK = "List my notes."
 KEY = "a-key-of-the-tests"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command without its program, and what it finds in its environment beside a home."""
+    """The arguments of a command, and its environment besides a home folder."""
 
     arguments: tuple[str, ...]
     env: Mapping[str, str]
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizingClient:
-    """One assistant; `set_up` writes its settings into a home, for a server and the address of the model."""
+    """One assistant; `set_up` writes settings for a server and a model address into a home folder."""
 
     name: str
     package: str
@@ -37,7 +37,7 @@ class AuthorizingClient:
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """Make the environment of a run."""
+    """Return the environment of a run."""
     own = {"HOME": str(home), "USERPROFILE": str(home), "TERM": "dumb", "LANG": "C.UTF-8"}
     return {"PATH": os.environ["PATH"], **own}
 
@@ -49,7 +49,7 @@ def _write(path: Path, data: object) -> Path:
 
 
 def _entry(server: Server, *, url: str = "url", headers: str = "headers") -> dict[str, Any]:
-    """Write what most of them read; for a server over HTTP, under the names that an assistant has for it."""
+    """Return the entry that most of them read; for HTTP, with the assistant's names of the fields."""
     if server.url:
         return {url: server.url, headers: dict(server.headers)}
     return {"command": server.command[0], "args": list(server.command[1:]), "env": dict(server.env)}
@@ -60,7 +60,7 @@ def _claude_code(home: Path, server: Server, model: str) -> Run:
         home / "mcp.json",
         {"mcpServers": {"nextcloud": {"type": "http" if server.url else "stdio", **_entry(server)}}},
     )
-    # Headless, as `-p` is: no user can be asked, so it answers each question with `cancel`.
+    # Without a terminal, as `-p` is, no user can be asked, so it answers each question with `cancel`.
     words = ("-p", TASK, "--mcp-config", str(config), "--strict-mcp-config", "--model", "claude-sonnet-4-5")
     return Run(
         (*words, "--allowedTools", "mcp__nextcloud__nc_notes_list_notes"),
@@ -99,7 +99,7 @@ required = true
 
 
 def _toml(value: object) -> str:
-    """Write a text, a list or a table of texts; JSON is TOML but for a table's colons."""
+    """Return a string, a list or a table of strings; JSON is TOML except for a table's colons."""
     if isinstance(value, dict):
         pairs = cast("dict[str, str]", value).items()
         return "{ " + ", ".join(f"{json.dumps(name)} = {json.dumps(text)}" for name, text in pairs) + " }"

@@ -1,10 +1,10 @@
-"""The clients of others that the server is tried with: how each is played, and how each is asked for consent."""
+"""The table of third-party clients: how each is run, and how each is asked for consent."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-#: `held`: the client shows the page, and the call comes back with its result. `error`: -32042, which it raises.
-#: `text`: the answer says it in words.
+#: `held`: the client shows the page, and the call returns its result. `error`: -32042, which it raises. `text`: the
+#: result says it as text.
 Way = Literal["held", "error", "text"]
 Transport = Literal["http", "stdio"]
 
@@ -13,8 +13,9 @@ Transport = Literal["http", "stdio"]
 class Foreign:
     """One client.
 
-    `requirements` names its environment of Python, `script` what plays it (in `foreign`); commands have neither.
-    `lacks` is what it cannot do of the journey. `services`: so cheap that every run of the tests plays it.
+    `requirements` names its Python environment, `script` what drives it (in `foreign`); commands have neither.
+    `lacks` lists the steps of the journey that it does not support. `services`: cheap enough for every run of the
+    tests.
     """
 
     name: str

@@ -16,7 +16,7 @@ _UID = re.compile(r"UID:(sabre-vobject-[0-9a-f-]{36})")
 
 
 def recurring(path: str = "/remote.php/dav/calendars/alice/rec-cal/rec.ics") -> Step:
-    """Store the event of the recordings that takes place four times."""
+    """Store the recorded event, which has four occurrences."""
 
     async def step(session: Session) -> None:
         headers = {"Content-Type": "text/calendar; charset=utf-8"}
@@ -27,7 +27,7 @@ def recurring(path: str = "/remote.php/dav/calendars/alice/rec-cal/rec.ics") -> 
 
 
 def repaired(name: str) -> Step:
-    """Bind the UID that the server made up for the object it was sent without."""
+    """Bind the UID that the server generated for an object without one."""
 
     async def step(session: Session) -> None:
         answer = await session.server.send("GET", "/remote.php/dav/calendars/alice/rec-cal/nouid.ics")

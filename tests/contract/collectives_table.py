@@ -8,7 +8,7 @@ _VARIES = (
     "circleId",
     "timestamp",
     "size",
-    # It tells that a team of that name was there already.
+    # Whether a team of that name existed already.
     "info",
     # 1 here, like the id of the recorded collective.
     "editPermissionLevel",
@@ -20,7 +20,7 @@ _VARIES = (
 
 
 def _sent(*names: str) -> Step:
-    """Send earlier recordings first; the collective made stands for the recorded one."""
+    """Send earlier recordings first; the created collective stands for the recorded one."""
 
     async def step(session: Session) -> None:
         for name in names:
@@ -40,7 +40,7 @@ COLLECTIVES: Table = {
     "collectives/create": case(ignore=_VARIES),
     "collectives/delete": case(_MADE, _sent("collectives/trash"), ignore=_VARIES),
     "collectives/list": case(),
-    # Of one release to the next they gain members, and the folder a dot.
+    # Between releases they gain members, and the folder a dot.
     "collectives/pages": case(_MADE, ignore=(*_VARIES, "linkedPageIds", "collectivePath")),
     "collectives/trash": case(_MADE, ignore=_VARIES),
 }

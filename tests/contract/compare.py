@@ -1,4 +1,4 @@
-"""Compares an answer with the recorded one: status, headers that matter, body."""
+"""Compares a response with the recorded one: status, relevant headers, body."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ _PRESENT = (
     "x-notes-chunk-cursor",
 )
 
-# Values of the moment: seconds of the recording's day, ids, and what the server counts itself.
+# Values that depend on the time: seconds of the day of recording, ids, and counters of the server.
 _MOMENTS = range(1_795_700_000, 1_796_000_000)
 _VARIABLE_KEYS = frozenset(
     # A browser sets the time zone at the first sign-in.
@@ -60,9 +60,9 @@ _VARIABLE_KEYS = frozenset(
         "timezone",
     }
 )
-# What an installation can do differs; only what the Notes app says is compared by value.
+# Capabilities depend on the installation; only those of the Notes app are compared by value.
 _OTHER_CAPABILITY = re.compile(r"\.capabilities\.(?!notes\b)")
-# What AppAPI, which comes with Nextcloud and may be off, adds to the reasons for which a login failed.
+# AppAPI, which is part of Nextcloud and may be disabled, adds this to the reasons of a failed login.
 _OF_AN_APP = re.compile(r"AppAPIAuth has not passed, ")
 _HEX = re.compile(r"[0-9a-f]{13}|[0-9a-f]{32}")
 _PLACEHOLDER = re.compile(r"<\w+:(\d+) chars>")
@@ -89,7 +89,7 @@ _DAV_VARIABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One answer beside the recorded one; `text` and `headers` are those, in this server's words."""
+    """One response and the recorded one, whose `text` and `headers` have this server's values."""
 
     recording: Recording
     response: httpx2.Response
@@ -99,7 +99,7 @@ class Comparison:
     ignore: frozenset[str]
 
     def differences(self) -> list[str]:
-        """List everything that differs; an empty list is a pass."""
+        """List all differences; an empty list is a pass."""
         found = list(self._headers())
         if self.recording.status != self.response.status_code:
             found.insert(0, f"status {self.response.status_code}, recorded {self.recording.status}")
@@ -121,7 +121,7 @@ class Comparison:
             if name in self.ignore:
                 continue
             if name == "set-cookie" and "Cookie" in self.recording.headers:
-                # Which of its cookies Nextcloud renews depends on the session that was sent.
+                # Which cookies Nextcloud renews depends on the session that was sent.
                 continue
             expected, actual = recorded.get(name), self.response.headers.get(name)
             if (expected is None) != (actual is None):
@@ -153,7 +153,7 @@ class Comparison:
         page = self.response.text
         if "<html" not in page.lower():
             yield f"no HTML page: {page[:200]!r}"
-        # The web server's own pages name the status; what Nextcloud's pages say is its own affair.
+        # The web server's own pages name the status; the texts of Nextcloud's pages are not compared.
         if title[:3].isdigit() and title not in page:
             yield f"page {page[:200]!r}, recorded {title!r}"
 
@@ -163,7 +163,7 @@ def _quotes(etag: str) -> bool:
 
 
 def _in_order(location: str | None) -> str | None:
-    """Sort the query of an address: its order means nothing, and differs between servers."""
+    """Sort the query of a URL: its order has no meaning, and differs between servers."""
     path, mark, query = (location or "").partition("?")
     return location and path + mark + "&".join(sorted(query.split("&")))
 
@@ -213,7 +213,7 @@ def _json_object(
     where: str, expected: dict[str, Any], actual: dict[str, Any], ignore: frozenset[str]
 ) -> Iterator[str]:
     if where.endswith(".capabilities"):
-        # Every app adds its own part; those this client reads must be there, whatever else is.
+        # Every app adds its own part; those that this client reads must be there.
         for name in {"core", "files", "notes", "dav"} & expected.keys() - actual.keys():
             yield f"{where} lacks {name}"
     elif _OTHER_CAPABILITY.search(where) is None:
@@ -226,7 +226,7 @@ def _json_object(
 
 
 def _json_list(where: str, expected: list[Any], actual: list[Any], ignore: frozenset[str]) -> Iterator[str]:
-    # The resource providers of teams come with the apps that are installed.
+    # The resource providers of teams depend on the installed apps.
     if where.rpartition(".")[2] in _VARIABLE_KEYS | {"teamResourceProviders"}:
         return
     if len(expected) != len(actual):
@@ -237,7 +237,7 @@ def _json_list(where: str, expected: list[Any], actual: list[Any], ignore: froze
 
 
 def _by_id(items: list[Any]) -> list[Any]:
-    # The cells of a row come in the order of the database, which is another one in PostgreSQL than in SQLite.
+    # The cells of a row come in the order of the database, which differs between PostgreSQL and SQLite.
     for key in ("id", "columnId"):
         if all(isinstance(item, dict) and key in item for item in items):
             return sorted(items, key=lambda item: item[key])

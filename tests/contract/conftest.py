@@ -11,12 +11,12 @@ from nextcloud_mcp_server.sandbox.profile import NAMES, PROFILES, USUAL, Profile
 from tests.contract.server import Server, account, open_real, open_sandbox
 from tests.contract.steps import clean
 
-#: Their tests run once for each version.
+#: The tests of these modules run once for each version.
 _IN_EACH_VERSION = ("test_our_apps", "test_our_calendars", "test_our_optional_apps")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the tests of apps every version, but not those without the app that `pytest.mark.app` names."""
+    """Run the tests of apps with every version, except those without the app in `pytest.mark.app`."""
     if metafunc.definition.path.stem in _IN_EACH_VERSION and "version" in metafunc.fixturenames:
         app = metafunc.definition.get_closest_marker("app")
         without = [name for name in NAMES if app and app.args[0] in PROFILES[name].absent_apps]
@@ -25,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def version() -> ProfileName:
-    """The version of the sandbox; a test or module that is parametrised with others takes its own."""
+    """The version of the sandbox; a test or module that is parametrised with others uses its own."""
     return USUAL
 
 
@@ -36,7 +36,7 @@ async def server(version: ProfileName, request: pytest.FixtureRequest) -> AsyncG
     if base and users:
         async with open_real(base.rstrip("/"), users) as real:
             callspec = getattr(request.node, "callspec", None)
-            # What 32 answers is compared with every version, what a newer one does with itself alone.
+            # The recordings of 32 are compared with every version, those of a newer version only with itself.
             if callspec and callspec.params.get("version") not in (None, "32", real.version):
                 pytest.skip(f"this is about Nextcloud {version}, and this one is nearest to {real.version}")
             yield real
@@ -47,7 +47,7 @@ async def server(version: ProfileName, request: pytest.FixtureRequest) -> AsyncG
 
 @pytest.fixture
 async def pool(server: Server) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Our own connections to it."""
+    """The connection pool to the server."""
     transport = None if server.sandbox is None else httpx2.ASGITransport(app=server.sandbox.app)
     opened = open_pool(
         ca_bundle=None, user_agent="Nextcloud MCP server (contract suite)", transport=transport
@@ -58,7 +58,7 @@ async def pool(server: Server) -> AsyncGenerator[httpx2.AsyncClient]:
 
 @pytest.fixture
 async def nextcloud(server: Server, pool: httpx2.AsyncClient) -> Nextcloud:
-    """The Nextcloud, with nothing of earlier tests on it."""
+    """The Nextcloud, without data of earlier tests."""
     await clean(server)
     return Nextcloud(NextcloudUrl.parse(server.base), pool)
 

@@ -8,7 +8,7 @@ from tests.contract.steps import expect, in_sandbox
 
 
 def sent(*names: str) -> Step:
-    """Send earlier recordings first; an etag they were answered with is the one it is here."""
+    """Send earlier recordings first; an etag in their responses is bound to the one here."""
 
     async def step(session: Session) -> None:
         for name in names:
@@ -26,7 +26,7 @@ def sent(*names: str) -> Step:
 
 
 def _counted(sandbox: Sandbox) -> None:
-    """Bring the books to the number of changes they had."""
+    """Set the address books to the recorded number of changes."""
     books = sandbox.state.users["alice"].address_books
     books["contacts"].changes, books[RECENT_BOOK].changes = 2, 1795813988
     del sandbox.state.users["bob"]

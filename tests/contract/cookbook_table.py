@@ -4,14 +4,14 @@ from tests.contract.recording import load
 from tests.contract.replay import Session, Step, Table, case
 from tests.contract.steps import JSON, RECIPES, expect
 
-# An error names the place in Cookbook's own code.
+# The location of an error in Cookbook's own code.
 _PLACE = ("file", "line")
 _TIMES = ("dateCreated", "dateModified")
 _MADE_AS = load("cookbook/recipe_create").json
 
 
 def made() -> Step:
-    """Make the recorded recipe; its id here stands for the recorded one."""
+    """Create the recorded recipe; its id here stands for the recorded one."""
 
     async def step(session: Session) -> None:
         body = load("cookbook/recipe_create").body
@@ -22,7 +22,7 @@ def made() -> Step:
 
 
 COOKBOOK: Table = {
-    # All that it answers is the id.
+    # The response is only the id.
     "cookbook/recipe_create": case(ignore=("",)),
     "cookbook/recipe_create_duplicate_409": case(made(), ignore=_PLACE),
     "cookbook/recipe_delete": case(made()),

@@ -9,7 +9,7 @@ from tests.contract.steps import BOARDS, JSON, expect
 
 
 def made(title: str, color: str, *, recorded: int | None = None) -> Step:
-    """Make a board; the id is the recorded one it stands for."""
+    """Create a board; its id stands for the recorded one."""
 
     async def step(session: Session) -> None:
         body = json.dumps({"title": title, "color": color}).encode()
@@ -21,7 +21,7 @@ def made(title: str, color: str, *, recorded: int | None = None) -> Step:
 
 
 def sent(*names: str) -> Step:
-    """Send earlier recordings first; what each makes stands for what was made then."""
+    """Send earlier recordings first; what each creates stands for what was created then."""
 
     async def step(session: Session) -> None:
         for name in names:

@@ -8,7 +8,7 @@ _VARIES = ("hash", "formId", "order")
 
 
 def _sent(*names: str) -> Step:
-    """Send earlier recordings first; the form made stands for the recorded one."""
+    """Send earlier recordings first; the created form stands for the recorded one."""
 
     async def step(session: Session) -> None:
         for name in names:

@@ -13,7 +13,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 def app_password(person: str = "bob") -> Step:
-    """Make an app password and use it from here on."""
+    """Create an app password and use it from here on."""
 
     async def step(session: Session) -> None:
         answer = await session.server.send(
@@ -44,7 +44,7 @@ def app_password_deleted(person: str = "bob") -> Step:
 
 
 def wrong_password(person: str = "alice") -> Step:
-    """Use a password that is not this user's."""
+    """Use a wrong password for this user."""
 
     async def step(session: Session) -> None:
         session.passwords[person] = "wrong"
@@ -53,9 +53,10 @@ def wrong_password(person: str = "alice") -> Step:
 
 
 def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", consent_service: int = 2) -> Step:
-    """Take the cookies that alice has after this request, sent as often by a client that keeps cookies.
+    """Store the cookies of alice after this request, repeated by a client that keeps cookies.
 
-    With a password the first answer only finds out whether cookies come back; the second opens the session.
+    With a password the first response only finds out whether the client returns cookies; the second opens the
+    session.
     """
 
     async def step(session: Session) -> None:
@@ -73,14 +74,14 @@ def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", consent_ser
 
 
 async def cookies_of_bearer(session: Session) -> None:
-    """Take the cookies that alice gets with the first answer to her app password as a bearer."""
+    """Store the cookies that alice gets with the first response to her app password as a bearer token."""
     headers = {"OCS-APIRequest": "true", "Authorization": f"Bearer {session.passwords['alice']}"}
     path = "/ocs/v2.php/cloud/user?format=json"
     take_cookies(session, expect(await session.server.send("GET", path, person=None, headers=headers), 200))
 
 
 def take_cookies(session: Session, response: httpx2.Response) -> None:
-    """Remember the cookies of an answer for the recorded request, as a browser does."""
+    """Store the cookies of a response for the recorded request, as a browser does."""
     known = dict(pair.split("=", 1) for pair in session.cookies.split("; ") if pair)
     for item in response.headers.get_list("set-cookie"):
         name, _, value = item.partition(";")[0].partition("=")
@@ -116,7 +117,7 @@ async def flow_picked(session: Session) -> None:
 
 
 async def _request_token(session: Session) -> str:
-    """Fetch what a page's forms carry, and let it stand for the recorded one; the sandbox checks none."""
+    """Fetch the request token of a page's forms and bind it; the sandbox does not check it."""
     if session.server.sandbox is not None:
         return ""
     headers = {"Cookie": session.cookies} if session.cookies else {}
@@ -163,7 +164,7 @@ async def flow_granted(session: Session) -> None:
 
 
 async def flow_polled(session: Session) -> None:
-    """Take the result of the login flow."""
+    """Fetch the result of the login flow."""
     form = session.translate("token=<secret:128 chars>")
     headers = {"Content-Type": _FORM}
     expect(
@@ -192,7 +193,7 @@ def in_maintenance(sandbox: Sandbox) -> None:
 
 
 def bad_logins(count: int) -> Step:
-    """Fail to log in so many times."""
+    """Fail to log in `count` times."""
 
     async def step(session: Session) -> None:
         for _ in range(count):

@@ -1,6 +1,6 @@
 """How the recordings of newer apps are replayed: Notes 6.0.2, Tables 2.2.2, Deck 1.19.0-beta.1.
 
-They were recorded on the framework of 32.0.1, so only what the app itself answers is compared.
+They were recorded on 32.0.1, so only the responses of the app itself are compared.
 """
 
 import json
@@ -15,12 +15,12 @@ from tests.contract.steps import JSON, NOTES, expect, in_sandbox
 _FOLDER = "newer_apps/"
 _NO_REQUEST_SETS_IT = "no request of the API makes a stack the one for what is done"
 _TIMES = ("createdAt", "lastEditAt", "uuid", "technicalName")
-#: Keys and times of the moment, and the id of a row, which may be a part of other words.
+#: Keys and times that vary, and the id of a row, which may be part of other values.
 _ROW = (*_TIMES, "dataByAlias", "content-type")
 
 
 def sent(*names: str) -> Step:
-    """Send earlier recordings first; what each makes stands for what was made then."""
+    """Send earlier recordings first; what each creates stands for what was created then."""
 
     async def step(session: Session) -> None:
         for name in names:
@@ -46,7 +46,7 @@ def _done_column(sandbox: Sandbox) -> None:
 
 
 async def _note(session: Session) -> None:
-    """Make the recorded note, at the recorded moment."""
+    """Create the recorded note, at the recorded time."""
     made = load(f"{_FOLDER}notes6_get").json
     body = json.dumps({key: made[key] for key in ("title", "content", "category", "modified")}).encode()
     answer = expect(await session.server.send("POST", NOTES, headers=JSON, body=body), 200).json()
@@ -54,7 +54,7 @@ async def _note(session: Session) -> None:
 
 
 def _newer(*steps: Step, ignore: tuple[str, ...] = (), sandbox_only: str | None = None) -> Case:
-    # No cookie was kept with the answers.
+    # The recordings have no cookies.
     return case(*steps, ignore=("set-cookie", "vary", *ignore), sandbox_only=sandbox_only)
 
 
@@ -130,7 +130,7 @@ NEWER_APPS: Table = {f"{_FOLDER}{name}": one for name, one in (_NOTES_AND_TABLES
 
 
 def profiles_of(name: str) -> tuple[ProfileName, ...]:
-    """Name the profiles that must answer as in a recording; 32 is what all others were recorded from."""
+    """Return the profiles that must answer like a recording; all others were recorded from 32."""
     if not name.startswith(_FOLDER):
         return ("32",)
     return ("35",) if "/deck19" in name else ("33", "34", "35")

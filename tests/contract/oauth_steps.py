@@ -24,7 +24,7 @@ async def client_registered(session: Session) -> None:
         body=b'{"name":"rec oauth2","redirectUri":"http://client.test/callback"}',
     )
     client = expect(answer, 200).json()
-    # The recordings write every secret of one length alike, so each is bound with the name before it.
+    # The recordings replace every secret of one length alike, so each is bound with the name before it.
     for name in ("client_id", "clientIdentifier"):
         session.bind(f"{name}=<secret:64 chars>", f"{name}={client['clientId']}")
     session.bind("client_secret=<secret:64 chars>", f"client_secret={client['clientSecret']}")
@@ -84,7 +84,7 @@ async def token_as_password(session: Session) -> None:
 
 
 async def refreshed(session: Session) -> None:
-    """Refresh, and go on with the tokens from before."""
+    """Refresh, and continue with the tokens from before."""
     old, bound = session.bearer, dict(session.bound)
     await _asked(session, "grant_type=refresh_token&refresh_token=<secret:128 chars>")
     session.bearer, session.bound = old, bound

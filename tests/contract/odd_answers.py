@@ -1,4 +1,4 @@
-"""Recorded answers with one member changed: missing, null, of another type, too large, or one too many."""
+"""Recorded responses with one member missing, null, of another type, too large, or added."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +10,9 @@ from zlib import crc32
 
 from tests.contract.recording import Recording
 
-#: A member that is not there.
+#: A missing member.
 MISSING: Final = object()
-#: What stands in the place of a member: nothing, other types, and numbers that no server means.
+#: Values in place of a member: null, other types, and unrealistic numbers.
 INSTEAD: Final[Sequence[object]] = cast(
     "Sequence[object]",
     (
@@ -31,7 +31,7 @@ Element = ET.Element
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chooses some ways of changing a member; it depends on nothing but its parts and the member."""
+    """Selects some changes of a member, depending only on its parameters and the member."""
 
     name: str
     turn: int
@@ -43,9 +43,9 @@ class Choice:
 
 
 def odd_bodies(recording: Recording, *, each: int, turn: int) -> Iterator[tuple[str, bytes]]:
-    """Give the body with each member in turn changed in `each` ways, with a name for the change.
+    """Yield the body with each member in turn changed in `each` ways, with a name for the change.
 
-    With another `turn` these are others. Of a list the first and the last entry stand for all.
+    Another `turn` selects other changes. Of a list, the first and the last entry stand for all.
     """
     choice = Choice(recording.name, turn, each)
     match kind_of(recording):
@@ -59,7 +59,7 @@ def odd_bodies(recording: Recording, *, each: int, turn: int) -> Iterator[tuple[
 
 
 def kind_of(recording: Recording) -> str:
-    """Tell what can be changed in a body: json, xml, lines, or nothing."""
+    """Return the type of a body: json, xml, lines, or nothing."""
     text = recording.text
     if text.startswith(_CALENDAR_OR_CARD):
         return "lines"
@@ -98,7 +98,7 @@ def _odd_json(good: object, choice: Choice) -> Iterator[tuple[str, bytes]]:
 
 
 def _paths(value: object, above: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """List where the members are."""
+    """List the paths of the members."""
     below: list[tuple[Any, object]] = []
     if isinstance(value, dict):
         below = list(cast("dict[str, object]", value).items())

@@ -1,4 +1,4 @@
-"""Which of our readers reads which recorded answer: the table of `test_odd_answers.py`."""
+"""The table of `test_odd_answers.py`: which function reads which recorded response."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from tests.dav_fakes import call
 HOST: Final = "http://nextcloud.test"
 _NUMBER: Final = re.compile(r"\d+")
 _SECRET: Final = SecretStr("12345678")
-#: Of the shape of Nextcloud's codes: any other is never sent.
+#: In the form of Nextcloud's codes: any other is never sent.
 _CODE: Final = SecretStr("c0de" * 32)
 
 
@@ -74,7 +74,7 @@ class Answering:
 
 @dataclass(frozen=True)
 class Made:
-    """An answer that no one recorded, made out of a recorded one."""
+    """A response that was not recorded, derived from a recorded one."""
 
     method: str
     path: str
@@ -83,7 +83,7 @@ class Made:
 
     @property
     def text(self) -> str:
-        """The body, or that of the recorded one."""
+        """The body, or that of the recording."""
         if self.body is None:
             return load(self.like).text
         return self.body if isinstance(self.body, str) else json.dumps(self.body)
@@ -95,7 +95,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Person:
-    """What a reading reads with."""
+    """The objects with which a reading is done."""
 
     account: Account
     nextcloud: Nextcloud
@@ -111,13 +111,13 @@ class Person:
 
 @dataclass(frozen=True)
 class Reading:
-    """Recordings (names, with `*` for any text), and one way in which our program reads them."""
+    """Recordings (names, with `*` for any text), and one call that reads them."""
 
     recordings: str
     read: Callable[[Person], Awaitable[object]]
-    #: What answers the other requests of that way.
+    #: The responses to other requests of that call.
     beside: "tuple[str | Made, ...]" = ()
-    #: The request that is answered with the recording, where that is another one than recorded.
+    #: The request that is answered with the recording, if it differs from the recorded one.
     at: tuple[str, str] | None = None
 
     def holds(self, name: str) -> bool:
@@ -131,7 +131,7 @@ def answer_of(recording: Recording, body: bytes) -> httpx2.Response:
 
 
 def _place(method: str, path: str) -> tuple[str, str]:
-    """Name what a request asks for: without its query and ids, and in DAV only which tree."""
+    """Return what a request is for: without its query and ids, and for DAV only the tree."""
     where = path.partition("?")[0]
     if where.startswith("/remote.php/"):
         where = "/".join(where.split("/")[:4])
@@ -754,7 +754,7 @@ READINGS: Final = (
     *_FILES,
     *_CALENDARS,
 )
-#: Answers that no reader of ours gets, with the reason.
+#: Responses that no function reads, with the reason.
 _MADE_BY_HAND: Final = "no tool makes, changes or deletes these as a whole; the recording set up another one"
 _NO_READER: Final = "nothing here asks for this"
 NOT_READ: Final[dict[str, str]] = {

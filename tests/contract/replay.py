@@ -1,4 +1,4 @@
-"""Sends a recorded request again: with the ids, etags and secrets of the server at hand."""
+"""Sends a recorded request again, with the ids, etags and secrets of the tested server."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ _PASSWORD = re.compile(r"Basic <(\w+):password>")
 
 @dataclass(slots=True)
 class Session:
-    """One replay: what stands for what in the recording, and what is sent beside it."""
+    """One replay: the values here for those of the recording, and what is sent besides."""
 
     server: Server
     recording: Recording
@@ -27,11 +27,11 @@ class Session:
     bearer: str = "bogus"
 
     def bind(self, recorded: object, actual: object) -> None:
-        """Say which value here plays the part of a recorded one."""
+        """Set the value here for a recorded one."""
         self.bound[str(recorded)] = str(actual)
 
     def translate(self, text: str) -> str:
-        """Put this server's values in place of the recorded ones."""
+        """Replace the recorded values by those of this server."""
         if not self.bound:
             return text
         names = sorted(self.bound, key=len, reverse=True)
@@ -78,10 +78,9 @@ Step = Callable[[Session], Awaitable[None]]
 class Case:
     """How one recording is replayed.
 
-    `admin` needs the administrator's password beside those of alice and bob.
-    `sandbox_only` gives the reason why a real server cannot be brought into this state over HTTP.
-    `person` sends the request as a user although the recording lost the header.
-    `loose` compares a multistatus by the kinds of resources in it, not one by one.
+    `admin` needs the administrator's password besides those of alice and bob. `sandbox_only` gives the reason why a
+    real server cannot be brought into this state over HTTP. `person` sends the request as a user although the
+    recording lacks the header. `loose` compares a multistatus by the kinds of resources in it, not one by one.
     """
 
     steps: tuple[Step, ...] = ()

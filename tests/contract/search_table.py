@@ -11,7 +11,7 @@ def _files(*names: tuple[str, int]) -> tuple[Step, ...]:
     return tuple(file(f"Rec/{name}", headers={"X-OC-MTime": str(moment)}) for name, moment in names)
 
 
-#: With real file ids all around, only a sandbox's answer can be compared by value.
+#: With many real file ids, only the responses of a sandbox can be compared by value.
 _IDS = "an id, of which each page names two"
 _TEXTS = (
     *_files(("empty.txt", 1795813434), ("etag.txt", 1795813500), ("trash me #1.txt", 1795813519)),

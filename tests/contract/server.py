@@ -1,4 +1,4 @@
-"""What the suite speaks to: the sandbox in process, or a real Nextcloud over HTTP."""
+"""The server of the contract suite: the sandbox in process, or a real Nextcloud over HTTP."""
 
 import base64
 from collections.abc import AsyncGenerator, Mapping
@@ -19,9 +19,9 @@ _USER_AGENT = "nextcloud-mcp-server contract suite"
 
 @dataclass(slots=True)
 class Server:
-    """One Nextcloud, with the passwords of the users on it. `sandbox` is None for a real one.
+    """One Nextcloud, with the passwords of its users. `sandbox` is None for a real one.
 
-    `version` is the profile that it answers like, for a real one the nearest.
+    `version` is the profile of its responses, for a real one the nearest.
     """
 
     client: httpx2.AsyncClient
@@ -41,7 +41,7 @@ class Server:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> httpx2.Response:
-        """Send one request with the path as it stands; no cookie is ever kept."""
+        """Send one request with the path unchanged; no cookie is kept."""
         url = httpx2.URL(self.base)
         url = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + path.encode())
         sent = {"User-Agent": _USER_AGENT, **(headers or {})}
@@ -53,7 +53,7 @@ class Server:
 
 
 def account(nextcloud: Nextcloud, server: Server, uid: str) -> Account:
-    """Give a user's account, by the password."""
+    """Return a user's account with the password as credential."""
     return nextcloud.account(BasicCredential(uid, SecretStr(server.passwords[uid])), uid=uid)
 
 
@@ -63,7 +63,7 @@ def basic(login_name: str, password: str) -> str:
 
 @asynccontextmanager
 async def open_sandbox(version: ProfileName) -> AsyncGenerator[Server]:
-    # The clock stands still, so that two writes always fall into one second.
+    # The clock stands still, so that two writes are always in the same second.
     now = datetime.now(UTC)
     sandbox = Sandbox(clock=lambda: now, version=version)
     passwords = {"alice": "alice's password", "bob": "bob's password", "admin": "admin's password"}

@@ -10,14 +10,14 @@ _OCS = {**JSON, "OCS-APIRequest": "true"}
 
 
 async def no_shares(session: Session) -> None:
-    """End whatever alice shares."""
+    """End all shares of alice."""
     listed = await session.server.send("GET", f"{_SHARES}?format=json", headers=_OCS)
     for share in expect(listed, 200).json()["ocs"]["data"]:
         expect(await session.server.send("DELETE", f"{_SHARES}/{share['id']}", headers=_OCS), 200)
 
 
 def shared(recorded_id: str, **fields: object) -> Step:
-    """Share something of alice's; the id stands for the recorded one in addresses."""
+    """Share a file of alice's; the id stands for the recorded one in URLs."""
 
     async def step(session: Session) -> None:
         body = json.dumps(fields).encode()
@@ -39,12 +39,12 @@ def ended(recorded_id: str) -> Step:
 
 
 async def team(session: Session) -> None:
-    """Let there be the group of the recordings, with alice and bob in it."""
+    """Create the group of the recordings, with alice and bob in it."""
     server = session.server
     if server.sandbox is not None:
         return
     groups, body = "/ocs/v2.php/cloud/groups", b'{"groupid": "team"}'
-    # 400: it is there.
+    # 400: it exists.
     expect(await server.send("POST", groups, person="admin", headers=_OCS, body=body), 200, 400)
     for uid in ("alice", "bob"):
         path = f"/ocs/v2.php/cloud/users/{uid}/groups"

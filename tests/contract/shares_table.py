@@ -9,7 +9,7 @@ _FILE = versioned_file("271", ("v3 longest", 1795813523))
 _BOB = shared("1", path="/Rec/versioned.txt", shareType=0, shareWith="bob", permissions=1)
 _TEAM = shared("2", path="/Rec", shareType=1, shareWith="team", permissions=15)
 _LINK = shared("5", path="/Rec", shareType=3, permissions=1, label="rec link")
-#: What belongs to the installation, or to the moment.
+#: Values that depend on the installation or the time.
 _OTHERWISE = (
     "stime",
     "storage",

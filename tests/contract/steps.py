@@ -34,15 +34,15 @@ _TRASH_PROPS = (
 
 
 def expect(response: httpx2.Response, *statuses: int) -> httpx2.Response:
-    """Stop when a set-up step fails: the comparison would only confuse."""
+    """Fail when a set-up step fails: comparing would only confuse."""
     assert response.status_code in statuses, f"set-up failed: {response.status_code} {response.text[:300]}"
     return response
 
 
 async def clean(server: Server, area: str | None = None) -> None:
-    """Remove what earlier tests left; a sandbox is new for each.
+    """Remove the data of earlier tests; a sandbox is new for each test.
 
-    A recording of such an area meets nothing but what is in it, and takes a third of the time so.
+    A recording of one area uses only that area; cleaning it alone takes a third of the time.
     """
     if server.sandbox is not None:
         return
@@ -91,7 +91,7 @@ async def _clean_forms(server: Server, person: str) -> None:
 async def _clean_collectives(server: Server, person: str) -> None:
     where = ("ocs", "data", "collectives")
     await _delete_each(server, person, COLLECTIVES, *where)
-    # One in the trash keeps its name from others.
+    # A collective in the trash still occupies its name.
     await _delete_each(server, person, f"{COLLECTIVES}/trash", *where, query="?circle=1")
 
 
@@ -108,7 +108,7 @@ _OF_AREA = {
 
 
 async def _delete_each(server: Server, person: str, path: str, *where: str, query: str = "") -> None:
-    """Delete all that a user has of an app; nothing where it is not installed."""
+    """Delete all data of a user in an app; do nothing where it is not installed."""
     headers = {**JSON, "OCS-APIRequest": "true"}
     answer = await server.send("GET", path, person=person, headers=headers)
     if answer.status_code == 404:
@@ -118,13 +118,13 @@ async def _delete_each(server: Server, person: str, path: str, *where: str, quer
         found = found[name]
     for one in found:
         if one.get("deletedAt"):
-            # Deck lists deleted boards until it clears them away, some minutes later.
+            # Deck lists deleted boards until it removes them, some minutes later.
             continue
         await server.send("DELETE", f"{path}/{one['id']}{query}", person=person, headers=headers)
 
 
 async def learn_names(session: Session) -> None:
-    """Bind what a real server's users are called, and give them the recorded addresses once."""
+    """Bind the names of a real server's users, and give them the recorded addresses once."""
     if session.server.sandbox is not None:
         return
     for uid, name in (("alice", "Alice Example"), ("bob", "Bob Builder")):
@@ -147,7 +147,7 @@ async def _set_email(server: Server, uid: str) -> None:
 
 
 def folder(path: str) -> Step:
-    """Create a folder, and those above it."""
+    """Create a folder and its parents."""
 
     async def step(session: Session) -> None:
         parts = path.split("/")
@@ -161,7 +161,7 @@ def folder(path: str) -> Step:
 def file(
     path: str, body: str = "x", *, etag: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Step:
-    """Write a file, its folder first; `etag` is the recorded one it stands for."""
+    """Write a file and its folder; `etag` is the recorded one it stands for."""
 
     async def step(session: Session) -> None:
         await folder(path.rpartition("/")[0])(session)
@@ -186,7 +186,7 @@ def as_in(name: str, *, person: str | None = None) -> Step:
 
 
 def upload_begun(name: str) -> Step:
-    """Make the folder for the chunks of an upload."""
+    """Create the folder for the chunks of an upload."""
 
     async def step(session: Session) -> None:
         expect(await session.server.send("MKCOL", f"/remote.php/dav/uploads/alice/{name}"), 201)
@@ -195,7 +195,7 @@ def upload_begun(name: str) -> Step:
 
 
 def favorite(path: str) -> Step:
-    """Mark a file."""
+    """Mark a file as favourite."""
 
     async def step(session: Session) -> None:
         expect(await session.server.send("PROPPATCH", f"{FILES}/alice/{quote(path)}", body=_FAVORITE), 207)
@@ -239,7 +239,7 @@ def deleted(path: str, body: str, recorded_time: int) -> Step:
 
 
 def trash_entry_removed(name: str) -> Step:
-    """Delete a trash entry for good; `name` is its recorded path."""
+    """Delete a trash entry permanently; `name` is its recorded path."""
 
     async def step(session: Session) -> None:
         path = session.translate(f"/remote.php/dav/trashbin/alice/trash/{name}")
@@ -278,7 +278,7 @@ def notes_as_in(name: str, *, skip: tuple[int, ...] = ()) -> Step:
 
 
 def soon(recorded: int) -> Step:
-    """Let ten seconds from now stand for a recorded moment."""
+    """Let ten seconds from now stand for a recorded time."""
 
     async def step(session: Session) -> None:
         session.bind(recorded, int(time.time()) + 10)
@@ -306,7 +306,7 @@ def settings(**fields: str) -> Step:
 
 
 def header_of(name: str, header: str) -> Step:
-    """Send another recorded request first, and bind a header of its answer."""
+    """Send another recorded request first, and bind a header of its response."""
 
     async def step(session: Session) -> None:
         earlier = load(name)
@@ -336,7 +336,7 @@ def attachment(recorded_name: str) -> Step:
 
 
 def in_sandbox(change: Callable[[Sandbox], object]) -> Step:
-    """Change the sandbox itself, for what no HTTP request can do."""
+    """Change the sandbox itself, where no HTTP request can."""
 
     async def step(session: Session) -> None:
         assert session.server.sandbox is not None
@@ -351,7 +351,7 @@ def locked(path: str) -> Step:
 
 
 def full(uid: str) -> Step:
-    """Leave a user no room."""
+    """Leave no room in a user's quota."""
 
     def change(sandbox: Sandbox) -> None:
         files = sandbox.state.users[uid].files
@@ -362,7 +362,7 @@ def full(uid: str) -> Step:
 
 
 async def away(session: Session) -> None:
-    """Let alice be away."""
+    """Set the status of alice to away."""
     path = "/ocs/v2.php/apps/user_status/api/v1/user_status/status"
     body, headers = b'{"statusType": "away"}', {**JSON, "OCS-APIRequest": "true"}
     expect(await session.server.send("PUT", path, headers=headers, body=body), 200)

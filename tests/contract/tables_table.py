@@ -9,13 +9,13 @@ from tests.contract.replay import Session, Step, Table, case
 from tests.contract.steps import JSON, expect, in_sandbox
 
 _TIMES = ("createdAt", "lastEditAt")
-#: The id of the row is a part of `utf-8` too.
+#: The id of the row is also part of `utf-8`.
 _ROW = (*_TIMES, "content-type")
 _WELCOME_TABLE = "a table that the app makes for everybody, with views that cannot be made here"
 
 
 def sent(*names: str) -> Step:
-    """Send earlier recordings first; what each makes stands for what was made then."""
+    """Send earlier recordings first; what each creates stands for what was created then."""
 
     async def step(session: Session) -> None:
         for name in names:
@@ -34,7 +34,7 @@ def sent(*names: str) -> Step:
 
 
 def _welcome(sandbox: Sandbox) -> None:
-    """Make the table of the welcome, as large as it is."""
+    """Create Tables' welcome table in its full size."""
     found = json.loads(load("tables/tables_list").text)[0]
     store = sandbox.state.tables
     table = store.add(found["title"], found["emoji"], "alice", found["createdAt"])

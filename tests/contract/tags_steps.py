@@ -17,7 +17,7 @@ _IDS = (
 
 
 def versioned_file(recorded_id: str, *texts: tuple[str, int]) -> Step:
-    """Write a file again and again, at the recorded moments; `recorded_id` is the file id it stands for."""
+    """Write a file repeatedly, at the recorded times; `recorded_id` is the file id it stands for."""
 
     async def step(session: Session) -> None:
         for text, moment in texts:
@@ -48,7 +48,7 @@ async def _tag_id(session: Session) -> str | None:
 
 
 async def no_tag(session: Session) -> None:
-    """Have the administrator delete the tag, if it is there."""
+    """Delete the tag as administrator, if it exists."""
     tag_id = await _tag_id(session)
     if tag_id is not None:
         expect(
@@ -57,7 +57,7 @@ async def no_tag(session: Session) -> None:
 
 
 async def rec_tag(session: Session) -> None:
-    """Make sure that the tag is there; its id stands for the recorded one."""
+    """Make sure that the tag exists; its id stands for the recorded one."""
     if await _tag_id(session) is None:
         body = json.dumps({"name": _NAME, "userVisible": True, "userAssignable": True}).encode()
         answer = await session.server.send("POST", "/remote.php/dav/systemtags/", headers=_JSON, body=body)
@@ -80,7 +80,7 @@ async def tagged(session: Session) -> None:
 
 
 def comment(text: str) -> Step:
-    """Say something about the file; the comment's id stands for the recorded one."""
+    """Comment on the file; the comment's id stands for the recorded one."""
 
     async def step(session: Session) -> None:
         path = session.translate("/remote.php/dav/comments/files/271/")

@@ -1,4 +1,4 @@
-"""A tool call of a chat client that waits for its user."""
+"""A client's tool call that waits for its user."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,7 +14,7 @@ LIST = "nc_notes_list_notes"
 
 @dataclass
 class Call:
-    """A tool call of a chat client, and the link that the user is shown meanwhile."""
+    """A client's tool call, and the link that the user is shown meanwhile."""
 
     asked: anyio.Event = field(default_factory=anyio.Event)
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -27,7 +27,7 @@ class Call:
         return ElicitResult(action="accept")
 
     async def text(self) -> str:
-        """Wait for the answer: no one does anything for it any more."""
+        """Wait for the result, which needs no further action."""
         with anyio.fail_after(60):
             await self.answered.wait()
         assert self.result is not None
@@ -42,7 +42,7 @@ class Connect(Protocol):
 
 @asynccontextmanager
 async def calling(connect: Connect) -> AsyncGenerator[Call]:
-    """Let a client call a tool; the block runs when it shows the link to its user."""
+    """Let a client call a tool; the block runs when the client shows the link."""
     call = Call()
     async with connect(call) as client, anyio.create_task_group() as group:
 

@@ -1,4 +1,4 @@
-"""Every page between a chat client and its code, and how a browser gets to see it."""
+"""Every page of an authorization request, and how a browser reaches it."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,7 +16,7 @@ _LONG_HOST = "assistants.department-of-long-names.university.example.org"
 
 
 def _claude(stage: MultiUserServers, page: Page) -> None:
-    """Have a hosted client ask, one whose host describes it."""
+    """Send the authorization request of a hosted client with a metadata document."""
     stage.clients.client(DOCUMENT)
     page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
 
@@ -50,7 +50,7 @@ def _nothing_ticked(stage: MultiUserServers, page: Page) -> None:
 
 
 def _still(stage: MultiUserServers, page: Page) -> None:
-    """Keep a page that leads on where it is: the others answer that there is nothing to show."""
+    """Stop the automatic redirect of a page: for the other servers there is nothing to show."""
     for elsewhere in (stage.elsewhere, "https://claude.ai"):
         page.route(f"{elsewhere}/**", lambda route: route.fulfill(status=204))
 
@@ -223,5 +223,5 @@ CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "account-apps": _account_apps,
     "account-app-out": _account_app_out,
 }
-#: What is pictured in the documentation: the same, and what is too usual to be looked at for mistakes.
+#: The pages in the documentation: the same, and one that is too common to be checked here.
 PICTURED_SCENES = {**CLIENT_SCENES, "account-of-a-household": _account_of_a_household}

@@ -1,4 +1,4 @@
-"""A real browser in front of the real pages: Debian's Chromium, driven by playwright."""
+"""A real browser for the real pages: Debian's Chromium, controlled by playwright."""
 
 import shutil
 from collections.abc import Iterator

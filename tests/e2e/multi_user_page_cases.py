@@ -1,4 +1,4 @@
-"""Every page of many users, and how a browser gets to see it."""
+"""Every page of a multi-user server, and how a browser reaches it."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +17,7 @@ def _provision(stage: MultiUserServers, page: Page) -> None:
 
 
 def _still(stage: MultiUserServers, page: Page) -> None:
-    """Keep a page that leads on where it is: the others answer that there is nothing to show."""
+    """Stop the automatic redirect of a page: for the other servers there is nothing to show."""
     page.route(f"{stage.elsewhere}/**", lambda route: route.fulfill(status=204))
 
 

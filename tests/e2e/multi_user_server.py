@@ -1,4 +1,4 @@
-"""The pages of many users on a free loopback port, with stand-ins for sign-in and Nextcloud on another."""
+"""The pages of a multi-user server, with fakes for sign-in and Nextcloud on another port."""
 
 import socket
 from collections.abc import Awaitable, Callable, Generator
@@ -22,7 +22,7 @@ PEOPLE = ("alice", "bob")
 
 @dataclass(frozen=True, slots=True)
 class MultiUserServers:
-    """Where the pages are, where the others are, and the state machines behind the pages."""
+    """The addresses of pages and fakes, and the state machines behind the pages."""
 
     origin: str
     elsewhere: str
@@ -33,19 +33,19 @@ class MultiUserServers:
         return f"{self.origin}{url(path, elicitation_id)}"
 
     def sign_in(self, window: BrowserContext, name: str = "alice") -> None:
-        """Put a user's session into a browser."""
+        """Put a user's browser session into a browser."""
         token = self.consent_service.session(name)
         window.add_cookies([{"name": "session", "value": token, "url": self.origin, "httpOnly": True}])
 
 
 @contextmanager
 def raised_multi_user(*, lets_clients_in: bool = False) -> Generator[MultiUserServers]:
-    """Serve the pages, and the stand-ins under another name, for as long as the block runs."""
+    """Serve the pages, and the fakes under another host name, while the block runs."""
     consent_service, clients = MemoryConsentService(), MemoryAuthorizations()
     with _listener() as ours, _listener() as others:
         host = f"127.0.0.1:{ours.getsockname()[1]}"
         origin = f"http://{host}"
-        # Another site for the browser, as the real ones are: cookies and policies must bear that.
+        # Another site for the browser, as in production: cookies and policies must work across sites.
         elsewhere = f"http://localhost:{others.getsockname()[1]}"
         consent_service.issuer = consent_service.nextcloud = clients.nextcloud = elsewhere
         settings = config(
@@ -68,12 +68,12 @@ def raised_multi_user(*, lets_clients_in: bool = False) -> Generator[MultiUserSe
 
 
 def sign_in_as(page: Page, name: str) -> None:
-    """Choose who signs in, at the stand-in."""
+    """Choose the user who signs in, at the fake identity provider."""
     page.get_by_role("link", name=f"Sign in as {name}").click()
 
 
 def grant_as(page: Page, name: str) -> None:
-    """Confirm as a user, at the stand-in for Nextcloud."""
+    """Confirm as a user, at the fake Nextcloud."""
     page.get_by_role("link", name=f"Grant access as {name}").click()
 
 

@@ -1,4 +1,4 @@
-"""Every page there is, and how a browser gets to see it."""
+"""Every page of a single-user server, and how a browser reaches it."""
 
 from collections.abc import Callable
 

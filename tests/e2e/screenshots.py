@@ -13,7 +13,7 @@ from tests.e2e.multi_user_server import raised_multi_user
 from tests.e2e.page_cases import SCENES
 from tests.e2e.single_user_server import PHONE, WindowOptions, chromium_options, raised, window_options
 
-# Narrower than a real desktop: the card is what matters, not the empty space around it.
+# Narrower than a real desktop: only the card matters, not the empty space around it.
 _PAPER = (640, 700)
 
 SHOTS: dict[str, tuple[str, WindowOptions]] = {
@@ -40,9 +40,9 @@ CLIENT_SHOTS: dict[str, tuple[str, WindowOptions]] = {
 
 
 def take(folder: Path) -> None:
-    """Show each scene as it is documented and keep a picture of the whole page.
+    """Open each documented page and store a picture of it.
 
-    The clock of the scenes stands still and moving parts are stopped, so that pictures only change with pages.
+    The clock stands still and animations are stopped, so that pictures change only with pages.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):

@@ -1,4 +1,4 @@
-"""The application on a free loopback port, with a stand-in for Nextcloud's own page, and a browser."""
+"""The application on a free loopback port, with a fake of Nextcloud's own page, and a browser."""
 
 import shutil
 import socket
@@ -19,8 +19,8 @@ from starlette.routing import Mount, Route
 
 from tests.memory_consent import MemoryConsent, application, config
 
-# Five seconds by default, which a computer with much to do may need for a page. Here, because tests of other folders
-# that open a browser import this module, too.
+# The default is five seconds, which may be too short on a busy computer. Here, because tests of other folders that
+# open a browser import this module too.
 async_api.expect.set_options(timeout=60_000)
 sync_api.expect.set_options(timeout=60_000)
 
@@ -39,7 +39,7 @@ _ARGUMENTS = [
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where the pages are, and the state machine behind them."""
+    """The address of the pages, and the state machine behind them."""
 
     origin: str
     consent: MemoryConsent
@@ -69,7 +69,7 @@ def raised() -> Generator[Stage]:
 
 
 def _nextcloud(consent: MemoryConsent) -> Callable[[Request], Awaitable[HTMLResponse]]:
-    """Stand in for Nextcloud's page: anyone who opens it has confirmed."""
+    """Fake Nextcloud's page: opening it confirms."""
 
     async def confirm(_request: Request) -> HTMLResponse:
         for consent_request in list(consent.consent_service.values()):
@@ -83,14 +83,14 @@ def _nextcloud(consent: MemoryConsent) -> Callable[[Request], Awaitable[HTMLResp
 
 
 class ChromiumOptions(TypedDict):
-    """How to start Chromium: what is installed, with a new profile and without traffic of its own."""
+    """How to start Chromium: the installed one, with a new profile and without traffic of its own."""
 
     executable_path: str | None
     args: list[str]
 
 
 class WindowOptions(TypedDict):
-    """A window of a size, in light or dark, of a user who speaks a language."""
+    """A window with a size, a colour scheme and a language."""
 
     viewport: ViewportSize
     color_scheme: Literal["light", "dark"]

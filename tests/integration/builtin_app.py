@@ -1,4 +1,4 @@
-"""A sandbox Nextcloud and our server as its clients' authorization server, for the integration tests."""
+"""A sandbox Nextcloud and this server in mode `builtin`, for the integration tests."""
 
 import json
 import secrets
@@ -29,7 +29,7 @@ READ = ("notes:read",)
 
 @dataclass
 class BuiltinApp(OidcApp):
-    """Users who have nothing but an account at Nextcloud; `documents` are what clients say of themselves."""
+    """Users with only an account at Nextcloud; `documents` are metadata documents of clients."""
 
     documents: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
@@ -46,7 +46,7 @@ class BuiltinApp(OidcApp):
         }
 
     def replacements(self) -> Overrides:
-        """Give the clock, and an internet in which there are these documents and nothing else."""
+        """Return the clock, and a network in which only these documents exist."""
         return Overrides(clock=self.clock, documents=httpx2.MockTransport(self._document), resolve=_resolve)
 
     async def _document(self, request: httpx2.Request) -> httpx2.Response:
@@ -70,13 +70,13 @@ class BuiltinApp(OidcApp):
         return registered
 
     def authorize_url(self, client_id: str | None, **fields: str | None) -> str:
-        """Make the address that a client opens; None leaves a parameter out."""
+        """Return the URL that a client opens; None leaves a parameter out."""
         return authorize_url(self.url, client_id, **fields)
 
     async def exchange_code(
         self, http: httpx2.AsyncClient, client_id: str, code: str, /, **fields: str
     ) -> httpx2.Response:
-        """Exchange a code as a public client does."""
+        """Exchange a code like a public client."""
         form = {
             "grant_type": "authorization_code",
             "client_id": client_id,
@@ -90,7 +90,7 @@ class BuiltinApp(OidcApp):
     async def sign_in(
         self, person: Person, http: httpx2.AsyncClient, *, only: Collection[str] = READ, **fields: object
     ) -> dict[str, Any]:
-        """Have a client registered, its user sign in, and take its tokens."""
+        """Register a client, sign its user in, and return its tokens."""
         client_id = str((await self.register(http, **fields))["client_id"])
         back = await person.sign_in(self.authorize_url(client_id), until=CALLBACK, only=only)
         answer = await self.exchange_code(http, client_id, code_in(back))
@@ -98,13 +98,13 @@ class BuiltinApp(OidcApp):
         return {**answer.json(), "client_id": client_id}
 
     def connected(self) -> list[str]:
-        """List whose accesses Nextcloud knows, each grant once."""
+        """List the users with access at Nextcloud, each grant once."""
         known = {(one.uid, one.grant_id) for one in self.sandbox.state.app_passwords.values()}
         return sorted(uid for uid, _ in known)
 
 
 def authorize_url(server: str, client_id: str | None, **fields: str | None) -> str:
-    """Make the address that a client opens; None leaves a parameter out."""
+    """Return the URL that a client opens; None leaves a parameter out."""
     asked: dict[str, str | None] = {
         "response_type": "code",
         "client_id": client_id,
@@ -120,12 +120,12 @@ def authorize_url(server: str, client_id: str | None, **fields: str | None) -> s
 
 
 def query_of(url: str) -> dict[str, list[str]]:
-    """Read the parameters of an address."""
+    """Return the parameters of a URL."""
     return parse_qs(urlsplit(url).query, keep_blank_values=True)
 
 
 def code_in(url: str) -> str:
-    """Take the code out of the address that leads back to a client."""
+    """Return the code in the redirect to a client."""
     return query_of(url)["code"][0]
 
 
@@ -136,7 +136,7 @@ async def _resolve(host: str) -> Sequence[str]:
 
 @asynccontextmanager
 async def open_builtin_app(folder: Path, **overrides: object) -> AsyncGenerator[BuiltinApp]:
-    """Serve a Nextcloud, and our server beside it."""
+    """Serve a Nextcloud and this server."""
     clock, version = Clock(), cast("ProfileName", overrides.get("sandbox_version", USUAL))
     sandbox = Sandbox.demo(clock=clock, version=version)
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""An MCP client that is told nothing but our address: the SDK finds out where a token comes from."""
+"""An MCP client that knows only the server's URL: the SDK discovers the authorization server."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,24 +12,24 @@ from pydantic import AnyUrl
 
 from nextcloud_mcp_server.sandbox.person import Person
 
-#: Where a program on the user's computer listens; issuers do not compare the port.
+#: A redirect URI on the user's computer; issuers ignore the port.
 CALLBACK = "http://127.0.0.1:54321/callback"
 REGISTERED = "http://127.0.0.1/callback"
 
 
 @dataclass
 class AuthorizingClient:
-    """A public client that was registered by hand, and what it keeps: the storage of the SDK's provider."""
+    """A manually registered public client with its tokens: the storage of the SDK's provider."""
 
     person: Person
     client_id: str = "assistant"
     tokens: OAuthToken | None = None
-    #: The addresses to which it sent the user for a token.
+    #: The URLs to which it sent the user for a token.
     asked: list[str] = field(default_factory=list[str])
 
     @asynccontextmanager
     async def http(self, url: str) -> AsyncGenerator[httpx2.AsyncClient]:
-        """Give the HTTP client that gets itself tokens for an MCP server."""
+        """Yield an HTTP client that fetches tokens for an MCP server itself."""
         provider = OAuthClientProvider(
             url,
             OAuthClientMetadata(
@@ -46,7 +46,7 @@ class AuthorizingClient:
 
     @property
     def scopes(self) -> list[set[str]]:
-        """List what it asked for, each time."""
+        """The scopes of each of its authorization requests."""
         return [set(parse_qs(urlsplit(url).query)["scope"][0].split()) for url in self.asked]
 
     async def get_tokens(self) -> OAuthToken | None:

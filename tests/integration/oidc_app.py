@@ -1,4 +1,4 @@
-"""A sandbox Nextcloud, an identity provider and our server for many users, for the integration tests."""
+"""A sandbox Nextcloud, an identity provider and the multi-user server, for the integration tests."""
 
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,7 +33,7 @@ EVERYTHING = " ".join(IN_ORDER)
 
 @dataclass
 class OidcApp(People):
-    """Users who each have an account at the identity provider and one at Nextcloud."""
+    """Users with an account at the identity provider and one at Nextcloud."""
 
     issuer: Issuer
     clock: Clock
@@ -46,22 +46,23 @@ class OidcApp(People):
     _stop: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
 
     def token(self, name: str, *, client_id: str = "assistant", scope: str = EVERYTHING) -> str:
-        """Have the identity provider issue an access token for us."""
+        """Let the identity provider issue an access token for this server."""
         return self.issuer.access_token(name, audience=f"{self.url}/mcp", client_id=client_id, scope=scope)
 
     @property
     def url(self) -> str:
-        """Tell where our server is, or will be."""
+        """The URL of this server, running or not."""
         return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
     async def start(self, **overrides: object) -> None:
-        """Run our server until it is stopped, with the data and the port of the one before."""
+        """Run this server until it is stopped, with the data and the port of the previous one."""
         self.overrides |= overrides
         config = self.config = environment.load(**(self._settings() | self.overrides))
         stopping, stopped = anyio.Event(), anyio.Event()
 
         async def serve(*, task_status: TaskStatus[None]) -> None:
-            # A duplicate: the port stays ours while no server runs, and anyone who comes then waits for the next.
+            # A duplicate: the port stays open while no server runs, and a client that connects then waits for the
+            # next one.
             async with self._served(config, self.listener.dup()):
                 task_status.started()
                 await stopping.wait()
@@ -76,12 +77,12 @@ class OidcApp(People):
         self._stop = stop
 
     async def stop(self) -> None:
-        """Stop our server; its database stays."""
+        """Stop this server; its database stays."""
         if self._stop is not None:
             await self._stop()
 
     async def restart(self, **overrides: object) -> None:
-        """Stop our server, and start it with these settings changed."""
+        """Restart this server with these settings changed."""
         await self.stop()
         await self.start(**overrides)
 
@@ -101,12 +102,12 @@ class OidcApp(People):
         }
 
     def replacements(self) -> Overrides:
-        """Give the world that our server lives in."""
+        """Return the server's overrides for tests: its clock."""
         return Overrides(clock=self.clock)
 
     @asynccontextmanager
     async def replica(self) -> AsyncGenerator[int]:
-        """Run a second server with the same settings, and name its port."""
+        """Run a second server with the same settings, and yield its port."""
         assert self.config
         with socket.create_server(("127.0.0.1", 0)) as listener:
             async with self._served(self.config, listener):
@@ -131,7 +132,7 @@ class OidcApp(People):
 
     @asynccontextmanager
     async def client_over(self, http: httpx2.AsyncClient, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
-        """Connect the SDK's client, whose HTTP client knows by itself what to send as a token."""
+        """Connect the SDK's client with an HTTP client that fetches its own tokens."""
         transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
         async with Client(transport, **options) as client:
             yield client
@@ -140,7 +141,7 @@ class OidcApp(People):
     async def raw(
         self, token: str, *, capabilities: dict[str, Any] | None = None
     ) -> AsyncGenerator[HandshakeClient]:
-        """Connect a client that speaks JSON-RPC itself."""
+        """Connect a client that writes JSON-RPC itself."""
         async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http:
             client = HandshakeClient(http, f"{self.url}/mcp", capabilities=capabilities or {})
             await client.open()
@@ -149,7 +150,7 @@ class OidcApp(People):
 
 @asynccontextmanager
 async def open_oidc_app(folder: Path, **overrides: object) -> AsyncGenerator[OidcApp]:
-    """Serve a Nextcloud and an identity provider, and our server beside them."""
+    """Serve a Nextcloud, an identity provider and this server."""
     clock, version = Clock(), cast("ProfileName", overrides.get("sandbox_version", USUAL))
     sandbox, issuer = Sandbox.demo(clock=clock, version=version), Issuer(scopes=IN_ORDER, clock=clock)
     async with (
@@ -173,7 +174,7 @@ async def open_oidc_app(folder: Path, **overrides: object) -> AsyncGenerator[Oid
 
 
 async def disconnect(oidc_app: OidcApp, name: str) -> bool:
-    """End everything of a user, as their account page does; tell whether Nextcloud has confirmed it."""
+    """End all access of a user, like the account page; return whether Nextcloud has confirmed it."""
     assert oidc_app.parts is not None
     services = cast("MultiUserServices", await oidc_app.parts.services.get())
     person = Principal(oidc_app.issuer.url, oidc_app.issuer.state.accounts[name].subject)

@@ -1,4 +1,4 @@
-"""npm's oidc-provider, a certified issuer, as a process of its own."""
+"""npm's oidc-provider, a certified issuer, in its own process."""
 
 import json
 import subprocess
@@ -18,10 +18,10 @@ INSTALLED = NODE_MODULES / "oidc-provider" / "package.json"
 
 
 def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) -> dict[str, Any]:
-    """Describe a confidential client, as our server is one.
+    """Return the metadata of a confidential client such as this server.
 
-    This issuer gives refresh tokens only where `prompt=consent` came with `offline_access`
-    (OpenID Connect Core 1.0 §11).
+    This issuer issues refresh tokens only where `prompt=consent` was sent with `offline_access` (OpenID Connect Core
+    1.0 §11).
     """
     return {
         "client_id": client_id,
@@ -32,7 +32,7 @@ def login_client(client_id: str, secret: str, redirect_uris: Collection[str]) ->
 
 
 def mcp_client(client_id: str, redirect_uri: str = "http://127.0.0.1/callback") -> dict[str, Any]:
-    """Describe a public client on the user's computer; its port is not compared."""
+    """Return the metadata of a public client on the user's computer; its port is ignored."""
     return {
         "client_id": client_id,
         "redirect_uris": [redirect_uri],
@@ -43,10 +43,10 @@ def mcp_client(client_id: str, redirect_uri: str = "http://127.0.0.1/callback") 
 
 
 def signing_key(kid: str = "k1") -> dict[str, Any]:
-    """Make a private key as a JWK."""
+    """Return a private key as a JWK."""
     key = generate_private_key(public_exponent=65537, key_size=2048)
     made = {**RSAAlgorithm.to_jwk(key, as_dict=True), "alg": "RS256", "kid": kid, "use": "sig"}
-    # It would be published with the public half, which verifies.
+    # It would be published with the public key, which verifies.
     del made["key_ops"]
     return made
 
@@ -60,9 +60,9 @@ async def open_oidc_provider(
     keys: Collection[Mapping[str, Any]] = (),
     port: int = 0,
 ) -> AsyncGenerator[str]:
-    """Run it with alice and bob while the block runs, and give its issuer identifier.
+    """Run it with alice and bob while the block runs, and yield its issuer identifier.
 
-    All it remembers ends with it; `keys` (the first signs) and `port` can be those of the one before.
+    Its state ends with it; `keys` (the first signs) and `port` can be those of the one before.
     """
     node = find_node()
     if not INSTALLED.is_file():
@@ -74,7 +74,7 @@ async def open_oidc_provider(
         "keys": list(keys) or [signing_key()],
         "port": port,
     }
-    # What it remarks about in-memory storage and http is no trouble here.
+    # It warns about in-memory storage and http, which is intended here.
     async with await anyio.open_process([node, str(SCRIPT)], stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A sandbox Nextcloud, our server and the users and clients around them, for the integration tests."""
+"""A sandbox Nextcloud, this server, users and clients, for the integration tests."""
 
 import re
 import socket
@@ -35,7 +35,7 @@ Go = Callable[[str], Awaitable[Any]]
 
 
 class Clock:
-    """Goes with the real clock, and can be put forward."""
+    """Follows the real clock, and can be moved forward."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -45,21 +45,21 @@ class Clock:
 
 
 def link_in(text: str) -> str:
-    """Find the link in a text: it stands on a line of its own, and text follows it."""
+    """Return the link in a text: it is on a line of its own, followed by text."""
     found = re.search(r"^(https?://\S+)$(?=\n\n\S)", text, re.MULTILINE)
     assert found is not None, text
     return found[1]
 
 
 async def until(holds: Callable[[], bool], *, seconds: float = 60) -> None:
-    """Wait for something that another program does and gives no event for."""
+    """Wait for a condition that another program fulfils without an event."""
     with anyio.fail_after(seconds):
         while not holds():  # noqa: ASYNC110 - see above
             await anyio.sleep(0.01)
 
 
 class Asked:
-    """An elicitation callback that remembers what it was asked, and sends the user there."""
+    """An elicitation callback that records the questions, and sends the user to the link."""
 
     def __init__(self, people: "People") -> None:
         self._people = people
@@ -72,7 +72,7 @@ class Asked:
     def by(
         self, go: Go | None, *, action: Action = "accept", once: bool = False, after: float = 0.0
     ) -> "Asked":
-        """Say what the user does with a link, and after how many seconds; `once` opens each link once."""
+        """Set what the user does with a link, after how many seconds; `once` opens each link once."""
         self.go, self._action, self._once, self._after = go, action, once, after
         return self
 
@@ -98,7 +98,7 @@ class People:
 
     @asynccontextmanager
     async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
-        """Give a user a fresh browser."""
+        """Yield a user with a new browser."""
         async with httpx2.AsyncClient(timeout=45) as browser:
             yield Person(name, name, browser=browser)
             await until(lambda: self._open_pages == 0)
@@ -106,11 +106,11 @@ class People:
             raise self._troubles[0]
 
     def pass_seconds(self, seconds: float) -> None:
-        """Put our server's clock forward, where it is one of ours."""
+        """Move the server's clock forward, where it is a fake one."""
         assert seconds == 0, "the clock of another process stays as it is"
 
     def consent_request(self, go: Go, url: str) -> None:
-        """Send a user to a page while the test goes on."""
+        """Send a user to a page while the test continues."""
 
         async def going() -> None:
             try:
@@ -125,7 +125,10 @@ class People:
 
 
 def uvicorn_server(asgi: ASGIApp) -> uvicorn.Server:
-    """Make a server that keeps idle connections as ours does: a shorter time would end under a request."""
+    """Return a server that keeps idle connections like the real one.
+
+    A shorter time could close one during a request.
+    """
     config = uvicorn.Config(
         asgi, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_SECONDS
     )
@@ -147,7 +150,7 @@ async def served(asgi: ASGIApp, listener: socket.socket) -> AsyncGenerator[None]
 
 @dataclass
 class PersonalApp(People):
-    """The same with our server beside it, over HTTP."""
+    """Adds this server, over HTTP."""
 
     clock: Clock
     lifetime: timedelta = LIFETIME
@@ -162,7 +165,7 @@ class PersonalApp(People):
         self.clock.ahead += timedelta(seconds=seconds)
 
     async def start(self, **overrides: object) -> None:
-        """Start our server, on the same port and data as before, if there was one."""
+        """Start this server, with the port and data of the previous one, if any."""
         self.overrides |= overrides
         listener = socket.create_server(("127.0.0.1", self._port))
         self._port = listener.getsockname()[1]
@@ -194,7 +197,7 @@ class PersonalApp(People):
         self.url = f"http://127.0.0.1:{self._port}"
 
     async def stop(self) -> None:
-        """Stop our server; its database stays."""
+        """Stop this server; its database stays."""
         if self._stop is not None:
             await self._stop()
 
@@ -202,7 +205,7 @@ class PersonalApp(People):
     async def raw(
         self, *, draft: bool = False, capabilities: dict[str, Any] | None = None
     ) -> AsyncGenerator[HandshakeClient]:
-        """Connect a client that speaks JSON-RPC itself."""
+        """Connect a client that writes JSON-RPC itself."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             draft_ones: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
@@ -213,7 +216,7 @@ class PersonalApp(People):
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
-        """Connect the SDK's client with our secret."""
+        """Connect the SDK's client with the server's secret."""
         headers = {"Authorization": f"Bearer {self.secret}", **options.pop("headers", {})}
         async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
@@ -223,7 +226,7 @@ class PersonalApp(People):
 
 @asynccontextmanager
 async def open_personal_app(folder: Path, sandbox: Sandbox) -> AsyncGenerator[PersonalApp]:
-    """Serve the sandbox and start our server; everything ends with the test."""
+    """Serve the sandbox and start this server; everything ends with the test."""
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
         made = PersonalApp(sandbox, nextcloud_url, folder, group, Clock())
         await made.start()

@@ -1,4 +1,4 @@
-"""A sandbox Nextcloud and our server as processes of their own, as chat clients start them."""
+"""A sandbox Nextcloud and this server in processes of its own, as chat clients start it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ CLIENT_INFO = {"name": "lines", "version": "1"}
 
 
 class Lines:
-    """A client of our own over stdio: one JSON-RPC message per line, in the handshake era or in 2026's."""
+    """A client over stdio: one JSON-RPC message per line, of 2025-11-25 or 2026-07-28."""
 
     def __init__(self, process: Process, *, modern: dict[str, Any] | None = None) -> None:
         assert process.stdout is not None
@@ -44,14 +44,14 @@ class Lines:
         self.notices: list[dict[str, Any]] = []
 
     async def open(self, capabilities: dict[str, Any], *, version: str = "2025-11-25") -> dict[str, Any]:
-        """Shake hands; the answer is the initialize result."""
+        """Perform the handshake and return the initialize result."""
         params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
         answer = await self.request("initialize", params)
         await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer["result"]
 
     async def send(self, method: str, params: dict[str, Any]) -> int:
-        """Send a request, without waiting for its answer."""
+        """Send a request without waiting for its response."""
         self._next += 1
         if self._modern is not None:
             meta = {
@@ -64,7 +64,7 @@ class Lines:
         return self._next
 
     async def answer(self, id_: int) -> dict[str, Any]:
-        """Wait for the answer to a request; what is no MCP fails."""
+        """Wait for the response to a request; fail for anything that is not MCP."""
         with anyio.fail_after(120):
             while id_ not in self._answers:
                 line = await self._lines.receive_until(b"\n", LONGEST_LINE)
@@ -77,7 +77,7 @@ class Lines:
         return self._answers.pop(id_)
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Send one request and wait for its answer."""
+        """Send one request and return its response."""
         return await self.answer(await self.send(method, params))
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -85,12 +85,12 @@ class Lines:
         return await self.request("tools/call", {"name": name, "arguments": arguments or {}})
 
     async def kill(self) -> None:
-        """End the server as a crash or a power cut does."""
+        """Kill the server, as a crash or a power failure does."""
         self.process.kill()
         await self.process.wait()
 
     async def leave(self) -> tuple[int, bytes]:
-        """Close the server's input; the answer is its exit code and what else it wrote."""
+        """Close the server's input; return its exit code and the rest of its output."""
         assert self.process.stdin is not None
         await self.process.stdin.aclose()
         rest = b""
@@ -108,13 +108,13 @@ class Lines:
 
 @dataclass
 class StdioApp(People):
-    """A user's computer: the server is started on it as often as a user likes."""
+    """A user's computer, on which the server may be started several times."""
 
     settings: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process of our server finds around it: our settings, and nothing of the tester's."""
+        """The environment of a server process: its settings, and nothing of the tester's."""
         known = known_variables()
         mine = {name: value for name, value in os.environ.items() if name not in known}
         ours = {"DATA_DIR": str(self.data_dir), "NEXTCLOUD_HOST": self.nextcloud_url, "PYTHONPATH": str(ROOT)}
@@ -122,17 +122,17 @@ class StdioApp(People):
 
     @property
     def log(self) -> Path:
-        """Where the processes write their stderr."""
+        """The file with the stderr of the processes."""
         return self.data_dir.with_suffix(".log")
 
     @property
     def polls(self) -> list[int]:
-        """How Nextcloud answered those who asked whether the user has granted."""
+        """The statuses with which Nextcloud answered the polls of login flows."""
         seen = self.sandbox.requests.records
         return [one.status for one in seen if one.path.endswith("/login/v2/poll")]
 
     def command(self, *arguments: str) -> list[str]:
-        """Write a command line of ours."""
+        """Return a command line of this program."""
         return [sys.executable, "-m", "nextcloud_mcp_server", *arguments]
 
     @asynccontextmanager
@@ -157,7 +157,7 @@ class StdioApp(People):
         modern: bool = False,
         version: str = "2025-11-25",
     ) -> AsyncGenerator[Lines]:
-        """Start a server over stdio and connect a client that speaks JSON-RPC itself."""
+        """Start a server over stdio and connect a client that writes JSON-RPC itself."""
         async with self.process("serve", "--transport", "stdio") as process:
             client = Lines(process, modern=(capabilities or {}) if modern else None)
             if not modern:
@@ -166,7 +166,7 @@ class StdioApp(People):
 
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncGenerator[Client]:  # noqa: ANN401 - the SDK's options
-        """Start a server over stdio by the SDK's client, as chat clients do."""
+        """Start a server over stdio with the SDK's client, as chat clients do."""
         command, *arguments = self.command("serve", "--transport", "stdio")
         server = StdioServerParameters(command=command, args=arguments, env=self.environment, cwd=ROOT)
         async with Client(server, **options) as client:
@@ -175,7 +175,7 @@ class StdioApp(People):
 
 @asynccontextmanager
 async def open_stdio_app(folder: Path) -> AsyncGenerator[StdioApp]:
-    """Serve a sandbox; our server is started by anyone who needs it."""
+    """Serve a sandbox; each test starts this server itself."""
     sandbox = Sandbox.demo()
     async with serving(sandbox) as nextcloud_url, anyio.create_task_group() as group:
         yield StdioApp(sandbox, nextcloud_url, folder, group)
@@ -183,7 +183,7 @@ async def open_stdio_app(folder: Path) -> AsyncGenerator[StdioApp]:
 
 
 def link(answer: dict[str, Any]) -> str:
-    """Find the link in an answer, whatever its form."""
+    """Return the link in a response of any form."""
     if "error" in answer:
         return answer["error"]["data"]["elicitations"][0]["url"]
     if answer["result"].get("resultType") == "input_required":
@@ -196,9 +196,12 @@ def shows_notes(answer: dict[str, Any]) -> bool:
 
 
 async def call_until_connected(client: Lines) -> dict[str, Any]:
-    """Call as a patient user would: clients told in text are held for 4 s, a dead process's lease is 15 s."""
+    """Repeat a call until it succeeds.
+
+    Clients that get text are held for 4 s, and a killed process's lease is 15 s.
+    """
     with anyio.fail_after(120):
         while not shows_notes(answer := await client.call(LIST)):  # noqa: ASYNC110 - another process gives no event
-            # Clients that are told in an error are told at once.
+            # Clients that get an error are not held.
             await anyio.sleep(0.5)
     return answer

@@ -1,4 +1,4 @@
-"""Measure the server beside its floors: `python -m tests.load`, or `make bench`."""
+"""Measure the server and its baselines: `python -m tests.load`, or `make bench`."""
 
 import argparse
 import sys
@@ -31,7 +31,7 @@ _STEPS = {
     "slow": Bench.slow,
     "attack": Bench.attack,
 }
-#: Need a system that tells what a process takes, or one whose processes can be forked and killed.
+#: These need a system that reports the resources of a process, or can fork and kill processes.
 _LINUX = frozenset({"big", "pending", "wait", "slow", "attack", "kill"})
 
 

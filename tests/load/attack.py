@@ -1,4 +1,4 @@
-"""Some users' calls beside one user whose client asks for all it can get."""
+"""Measures some users' calls while another user's client sends as many requests as it can."""
 
 import json
 import statistics
@@ -17,7 +17,7 @@ from tests.load.multi_user import Us, connected_client, serving
 from tests.load.servers import ROOT
 from tests.load_cluster import LIST, open_cluster
 
-#: Those whose calls are timed, and the pause of each between two calls.
+#: The users whose calls are timed, and the pause of each between two calls.
 OTHERS = 8
 PAUSE_SECONDS = 0.2
 ATTACKER = "attacker"
@@ -25,9 +25,9 @@ ATTACKER = "attacker"
 
 @dataclass
 class Attack:
-    """The others' calls in ms, without and beside the attack, what it did to the server, and how it was answered.
+    """The times of other users' calls in ms, without and during the attack, and its effects.
 
-    `cpu` and `quiet_cpu` are the shares of a processor that the server took.
+    `cpu` and `quiet_cpu` are the server's shares of a processor.
     """
 
     seconds: int
@@ -41,17 +41,17 @@ class Attack:
 
     @property
     def ratio(self) -> float:
-        """How much longer the others wait beside the attack."""
+        """How many times longer the others wait during the attack."""
         return p99(self.beside) / p99(self.quiet)
 
 
 def p99(found: Sequence[float]) -> float:
-    """Give the 99th percentile."""
+    """Return the 99th percentile."""
     return statistics.quantiles(found, n=100)[-1]
 
 
 async def attack(folder: Path, seconds: int) -> Attack:
-    """Time the others' calls for half of the time before, for all of it beside, and for half of it after the attack."""
+    """Time the others' calls: half of `seconds` before the attack, all of it during, and half after it."""
     found = Attack(seconds)
     names = [f"person{number}" for number in range(OTHERS)]
     async with open_cluster(folder) as cluster:

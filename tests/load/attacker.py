@@ -1,4 +1,7 @@
-"""One client that asks for all it can get: `python -m tests.load.attacker ENDPOINT SECONDS`, its token on stdin."""
+"""A client that sends as much as it can.
+
+Usage: `python -m tests.load.attacker ENDPOINT SECONDS`, its token on stdin.
+"""
 
 import json
 import sys
@@ -26,7 +29,7 @@ CALL: dict[str, object] = {
     "method": "tools/call",
     "params": {"name": LIST, "arguments": {}},
 }
-#: Just under what one body may have.
+#: Just below the maximum size of a body.
 LARGE = 4_190_000
 SMALL_THINGS = (
     b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"x":[' + b"{}," * 1_390_000 + b"{}]}}}"
@@ -38,7 +41,7 @@ LONG_TEXT = json.dumps(
 
 
 class Attacker:
-    """Sends in many tasks at once, each as soon as it was answered."""
+    """Sends requests in many tasks, each as soon as the last was answered."""
 
     def __init__(self, http: httpx2.AsyncClient, endpoint: str) -> None:
         self._http = http
@@ -51,7 +54,7 @@ class Attacker:
         return answer.headers.get("mcp-session-id", "")
 
     async def attack(self, session: str) -> None:
-        """Do everything at once, until it is cancelled."""
+        """Run everything concurrently until cancelled."""
         ways: list[tuple[int, str, Callable[[], Awaitable[int]]]] = [
             (32, "sessions", lambda: self._post("", json.dumps(INITIALIZE).encode())),
             (64, "calls", lambda: self._post(session, json.dumps(CALL).encode())),
@@ -94,7 +97,7 @@ async def _slow() -> AsyncIterator[bytes]:
 
 
 async def main() -> None:
-    """Attack, and say how it was answered."""
+    """Attack, and print the responses."""
     endpoint, seconds, token = sys.argv[1], float(sys.argv[2]), sys.stdin.readline().strip()
     headers = {"authorization": f"Bearer {token}", "accept": "application/json, text/event-stream"}
     limits = httpx2.Limits(max_connections=None)

@@ -1,7 +1,7 @@
-"""The servers to compare with, each in a process of its own: `python baseline.py [PORT]`.
+"""The servers for comparison, each in its own process: `python baseline.py [PORT]`.
 
-`baseline` is the SDK with one tool that does nothing. With BENCH_UPSTREAM set it is `thin`: the same
-with one more tool that passes one request through, the least a useful server has to do.
+`baseline` is the SDK with one tool that does nothing. With BENCH_UPSTREAM set it is `thin`: the same with one more
+tool that passes one request through, the minimum of a useful server.
 """
 
 import os
@@ -22,7 +22,7 @@ async def noop() -> str:
 
 
 def add_request_tool(upstream: str) -> None:
-    """Make it the `thin` server, whose one pool is opened here, before the first call."""
+    """Add the tool of the `thin` server, whose one pool is opened here, before the first call."""
     jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
     auth = (os.environ["BENCH_USER"], os.environ["BENCH_PASSWORD"])
     pool = httpx2.AsyncClient(base_url=upstream, auth=auth, cookies=jar, timeout=60)

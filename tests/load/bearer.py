@@ -1,4 +1,4 @@
-"""What verifying a token adds to a call, once the issuer's keys are known."""
+"""Measures what verifying a token adds to a call, once the issuer's keys are known."""
 
 import time
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ TIMES = 500
 
 
 async def milliseconds() -> float:
-    """Verify an RS256 token over and over; the best of some turns, in processor time."""
+    """Verify an RS256 token repeatedly; return the best of some rounds, in processor time."""
     verifier = Verifier(
         VerifierConfig(audience=RESOURCE),
         {ISSUER: IdentityProvider().key_set(Time())},

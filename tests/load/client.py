@@ -1,4 +1,4 @@
-"""A client that speaks raw JSON-RPC, so that no SDK on this side enters the figures."""
+"""A client that writes raw JSON-RPC, so that no client SDK affects the measurements."""
 
 import json
 import time
@@ -24,14 +24,14 @@ Result = dict[str, Any]
 
 
 class CallFailed(Exception):
-    """A server answered with an error where a result was due."""
+    """A server answered with an error in place of a result."""
 
 
 class Channel(Protocol):
-    """One way to send a message and get its answer."""
+    """A way to send a message and receive its response."""
 
     async def send(self, message: Mapping[str, Any]) -> Result | None:
-        """Send a message; the answer is None for a notification."""
+        """Send a message; return None for a notification."""
         ...
 
 
@@ -46,7 +46,7 @@ class Client:
         """Send one request and return its result.
 
         Raises:
-            CallFailed: The answer was an error, or a tool's result said so.
+          CallFailed: The response was an error, or a tool's result was one.
         """
         self._last_id += 1
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
@@ -56,7 +56,7 @@ class Client:
         return answer["result"]
 
     async def handshake(self) -> None:
-        """Introduce ourselves, as a client of 2025-11-25 does."""
+        """Initialize the connection, as a client of 2025-11-25 does."""
         await self.request("initialize", _CLIENT)
         await self._channel.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
@@ -79,7 +79,7 @@ class StdioChannel:
         self._sending = anyio.Lock()
 
     async def read(self) -> None:
-        """Hand out the answers as they come, until the process closes its output."""
+        """Deliver the responses as they arrive, until the process closes its output."""
         reader = BufferedByteReceiveStream(self._output)
         try:
             while True:
@@ -93,7 +93,7 @@ class StdioChannel:
                 event.set()
 
     async def send(self, message: Mapping[str, Any]) -> Result | None:
-        """Write one line and wait for the answer with its id."""
+        """Write one line and wait for the response with its id."""
         event, answers = anyio.Event(), list[Result]()
         if "id" in message:
             self._waiting[message["id"]] = (event, answers)
@@ -116,7 +116,7 @@ class HttpChannel:
         self._headers = {"Accept": "application/json, text/event-stream"}
 
     async def send(self, message: Mapping[str, Any]) -> Result | None:
-        """Post one message and find its answer in the body."""
+        """Post one message and return the response in the body."""
         response = await self._http.post(self._url, json=message, headers=self._headers)
         if response.is_error:
             raise CallFailed(f"HTTP {response.status_code}: {response.text[:400]}")
@@ -134,7 +134,7 @@ class HttpChannel:
 
 
 def http_pool(*, auth: tuple[str, str] | None = None, base_url: str = "") -> httpx2.AsyncClient:
-    """Open a pool that is wide enough for every measurement and never keeps a cookie."""
+    """Open a pool that is large enough for every measurement and never keeps a cookie."""
     return httpx2.AsyncClient(
         auth=auth,
         base_url=base_url,
@@ -146,7 +146,7 @@ def http_pool(*, auth: tuple[str, str] | None = None, base_url: str = "") -> htt
 
 @asynccontextmanager
 async def stdio_client(process: Process) -> AsyncGenerator[Client]:
-    """Talk over the pipes of a process, which may still be starting."""
+    """Connect to the pipes of a process, which may still be starting."""
     channel = StdioChannel(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(channel.read)
@@ -158,7 +158,7 @@ async def stdio_client(process: Process) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def http_client(process: Process, url: str) -> AsyncGenerator[Client]:
-    """Talk to a server that is still starting: knock until it listens."""
+    """Connect to a server that is still starting; retry until it listens."""
     async with http_pool() as http:
         client = Client(HttpChannel(http, url))
         while True:

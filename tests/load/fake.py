@@ -1,7 +1,7 @@
-"""A fast fake Nextcloud in a process of its own: `python fake.py PORT`.
+"""A fast fake Nextcloud in its own process: `python fake.py PORT`.
 
-It speaks just enough HTTP/1.1 to keep connections alive, because a complete server would cost more
-than the answers do. `GET /-/count` tells how many requests came since the last `/-/reset`.
+It supports just enough HTTP/1.1 to keep connections alive, because a complete server would cost more than the
+responses do. `GET /-/count` returns the number of requests since the last `/-/reset`.
 """
 
 import json
@@ -19,7 +19,7 @@ _HEAD_LIMIT = 65_536
 
 
 class Fake:
-    """Serves the canned answers and counts what was asked."""
+    """Serves the fake responses and counts the requests."""
 
     def __init__(self) -> None:
         self._nextcloud = Nextcloud()

@@ -1,6 +1,6 @@
-"""The answers of the fake Nextcloud: one user's notes and files, shaped like those of a real one.
+"""The responses of the fake Nextcloud: one user's notes and files, shaped like those of a real one.
 
-Everything is built once, so that a request costs a look-up and the figures show the servers.
+Everything is built once, so that a request costs a look-up and the measurements show the servers.
 """
 
 import json
@@ -24,7 +24,7 @@ _NOTES = (*_JSON, ("X-Notes-API-Versions", "0.2, 1.3, 1.4"), ("Last-Modified", _
 _XML = (("Content-Type", "application/xml; charset=utf-8"), ("DAV", "1, 3, extended-mkcol, nc-paginate"))
 _DAV_ROOT = f"/remote.php/dav/files/{USER}"
 _TOTALS = {"read10k.txt": SMALL_FILE_BYTES, "big.txt": BIG_FILE_BYTES}
-#: The prefixes of clients are those of Nextcloud's own answers, by common custom.
+#: Clients use the same prefixes as Nextcloud, by convention.
 _ASKED = re.compile(rb"<((?:d|oc|nc):(?!propfind|prop>)[a-z_-]+)\s*/>")
 _USUAL = (
     "d:getlastmodified",
@@ -38,13 +38,13 @@ _FOLDERS = {"folder-of-100": 100, "folder-of-1000": 1000}
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A stretch of the endless text that every file here consists of, made as it is sent."""
+    """A part of the endless text that every file here consists of, generated as it is sent."""
 
     start: int
     length: int
 
     def pieces(self) -> list[tuple[int, int]]:
-        """List the stretches of the repeated block, as (offset, length), that make up the body."""
+        """List the parts of the repeated block, as (offset, length), that make up the body."""
         found: list[tuple[int, int]] = []
         position, left = self.start, self.length
         while left:
@@ -57,7 +57,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back: a status, headers, and bytes or a stretch of a file."""
+    """A response: a status, headers, and bytes or a part of a file."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -66,14 +66,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder as WebDAV tells of it."""
+    """A file or folder in WebDAV."""
 
     href: str
     properties: Mapping[str, str]
 
 
 def piece(offset: int, length: int) -> memoryview:
-    """Give one stretch of the repeated block without copying it."""
+    """Return one part of the repeated block without copying it."""
     return memoryview(_BLOCK)[offset : offset + length]
 
 
@@ -88,7 +88,7 @@ class Nextcloud:
         self._multistatus: dict[tuple[str, str, bytes], Answer] = {}
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
-        """Find the answer; None when this fake knows no such request."""
+        """Return the response; None when this fake has none."""
         parts = urlsplit(target)
         path = unquote(parts.path).removeprefix("/index.php").rstrip("/")
         if method == "PROPFIND":
@@ -102,7 +102,7 @@ class Nextcloud:
         return self._fixed.get(f"GET {path.replace('/v1.3/', '/v1/').replace('/v1.4/', '/v1/')}")
 
     def _propfind(self, path: str, depth: str, body: bytes) -> Answer | None:
-        """Answer the properties that were asked for, as Nextcloud does; without a body the usual ones."""
+        """Return the requested properties, as Nextcloud does; without a body the default ones."""
         entries = self._entries.get((path, depth))
         if entries is None:
             return None
@@ -152,7 +152,7 @@ class Nextcloud:
 
 
 def _all_entries() -> dict[tuple[str, str], tuple[Entry, ...]]:
-    """Lay out the folders: (path, depth) → the entries of the answer, the folder itself first."""
+    """Return the folders: (path, depth) → the entries of the response, the folder itself first."""
     found: dict[tuple[str, str], tuple[Entry, ...]] = {}
     inside: list[Entry] = []
     for name, size in _TOTALS.items():
@@ -217,7 +217,7 @@ def _note(note_id: int) -> dict[str, object]:
 
 
 def _entry(name: str, *, size: int | None) -> Entry:
-    """Describe a file (with a size) or a folder, as WebDAV would."""
+    """Return a file (with a size) or a folder, as in WebDAV."""
     folder = size is None
     number = sum(map(ord, name)) % 90_000 + 100
     properties = {
@@ -243,7 +243,7 @@ def _entry(name: str, *, size: int | None) -> Entry:
 
 
 def _respond(entry: Entry, asked: tuple[str, ...]) -> str:
-    """Write one response: what is asked for and known, then what is asked for and is not there."""
+    """Return one response element: first the properties found, then the missing ones."""
     known = "".join(_element(name, entry.properties[name]) for name in asked if name in entry.properties)
     unknown = "".join(f"<{name}/>" for name in asked if name not in entry.properties)
     found = f"<d:propstat><d:prop>{known}</d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat>"

@@ -1,10 +1,10 @@
-"""How long a user waits, beside the slowest single request that the answer needs: a sandbox with injected latency.
+"""Measures how long a user waits, compared with the slowest single request, with added latency.
 
-Every request takes 80 ms, as at a real Nextcloud, where PHP starts anew for each (20 to 200 ms); an event costs more
-than nothing, because its text is read there, a note more than its id, and of twenty search providers the slowest takes
-five times as long as the fastest. What is compared runs in one process and one run, so the ratios hold though
-the milliseconds are made up. Calendars are answered from memory after the first time: the sandbox shares our processor,
-while a Nextcloud has its own and answers several requests at once.
+Every request takes 80 ms, as at a real Nextcloud, where PHP starts anew for each (20 to 200 ms). An event costs more
+than nothing, because its text is parsed there, a note more than its id, and of twenty search providers the slowest
+takes five times as long as the fastest. What is compared runs in one process and one run, so the ratios hold though
+the milliseconds are made up. Calendars are answered from memory after the first time: the sandbox shares this
+processor, while a Nextcloud has its own and answers several requests at once.
 """
 
 import json
@@ -31,11 +31,11 @@ from tests.dav_fakes import call
 from tests.load.year import ZONE
 
 REQUEST_SECONDS: Final = 0.08
-#: Of 303 notes a real one took 30 ms each when its machine was busy.
+#: A real server took 30 ms for each of 303 notes when its machine was busy.
 NOTE_SECONDS: Final = 0.01
-#: A REPORT reads what may take place in its range (sabre/vobject).
+#: A REPORT parses what may take place in its range (sabre/vobject).
 EVENT_SECONDS: Final = 0.001
-#: So many single events in five months, and so many series, has the calendar of a user, and each of the others.
+#: The numbers of single events in five months and of series, in the user's own calendar, and in each of the others.
 EVENTS: Final = ((150, 20), (25, 5))
 NOTES: Final = 303
 PROVIDERS: Final = 20
@@ -59,7 +59,7 @@ _REPORT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """Milliseconds of ours beside those of what it is compared with."""
+    """Milliseconds of this server and of what it is compared with."""
 
     name: str
     limit: float
@@ -69,17 +69,17 @@ class Felt:
 
 
 class Clock:
-    """The time of a Nextcloud, an hour ago at first."""
+    """The clock of a Nextcloud, initially an hour ago."""
 
     behind = timedelta(hours=1)
 
     def __call__(self) -> datetime:
-        """Tell it."""
+        """Return the time."""
         return datetime.now(UTC) - self.behind
 
 
 class Slow:
-    """A sandbox whose requests take their time, with as many search providers as a real Nextcloud has."""
+    """A sandbox with latency, and as many search providers as a real Nextcloud."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -88,15 +88,15 @@ class Slow:
 
     @property
     def app(self) -> ASGIApp:
-        """Give what answers."""
+        """Return the application."""
         return self
 
     def served_at(self, origin: str) -> str:
-        """Hear where it is served."""
+        """Ignore the address."""
         return self._sandbox.served_at(origin)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, late."""
+        """Answer a request after a delay."""
         path = str(scope.get("path", ""))
         await anyio.sleep(REQUEST_SECONDS)
         if path.startswith(_SEARCH):
@@ -109,7 +109,7 @@ class Slow:
             await self._inner(scope, receive, send)
 
     async def _again(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as before what was asked before."""
+        """Answer a repeated request as before."""
         body = b""
         while True:
             message = await receive()
@@ -131,7 +131,7 @@ class Slow:
 
 
 def provider_seconds(number: int) -> float:
-    """Say how long a provider takes besides: from nothing to four times a request."""
+    """Return the additional time of a provider: from nothing to four times a request."""
     return REQUEST_SECONDS * 4 * number / (PROVIDERS - 1)
 
 
@@ -146,7 +146,7 @@ async def _search(name: str, send: Send) -> None:
 
 
 def _rate_limited(send: Send, seconds: Callable[[bytes], float]) -> Send:
-    """Wait before a body as long as Nextcloud takes for what it holds."""
+    """Delay a body for as long as Nextcloud takes for its content."""
 
     async def paced(message: Message) -> None:
         if body := message.get("body"):
@@ -157,7 +157,7 @@ def _rate_limited(send: Send, seconds: Callable[[bytes], float]) -> Send:
 
 
 def _notes_of(body: bytes) -> float:
-    """Take a while for each note that is answered whole: Nextcloud opens its file, and looks for its shares."""
+    """Return the time for each complete note: Nextcloud opens its file, and looks for its shares."""
     return NOTE_SECONDS * sum("title" in note for note in json.loads(body))
 
 
@@ -166,7 +166,7 @@ def _events_of(body: bytes) -> float:
 
 
 async def felt() -> list[Felt]:
-    """Measure all of it."""
+    """Run all measurements."""
     clock = Clock()
     sandbox = Sandbox.demo(clock=clock)
     files = sandbox.state.users[_USER].files
@@ -211,7 +211,7 @@ async def _events(nextcloud: Nextcloud, sandbox: Sandbox, raw: httpx2.AsyncClien
 
     async def first() -> None:
         nextcloud.forget(_USER)
-        # As in any conversation, something was asked before: the first request with a credential goes alone.
+        # As in any conversation, there was an earlier request: the first one with a credential is sent alone.
         await nextcloud.account(BasicCredential(_USER, SecretStr(_USER)), uid=_USER).user.get()
 
     async def other() -> None:
@@ -228,7 +228,7 @@ async def _events(nextcloud: Nextcloud, sandbox: Sandbox, raw: httpx2.AsyncClien
     slowest = await _median(one)
     name, beside = f"list a month of events in {CALENDARS + 1} calendars", "the slowest raw request"
     found = [
-        # The names of the calendars are not known, so their events cannot be asked for before they are.
+        # The names of the calendars are unknown, so their events cannot be requested in parallel with the list.
         Felt(f"{name}, the first", 2.5, beside, await _median(month, before=first), slowest),
         Felt(name, 1.5, beside, await _median(month, before=other), slowest),
         Felt(f"{name}, again", 1.5, beside, await _median(month), slowest),
@@ -239,7 +239,7 @@ async def _events(nextcloud: Nextcloud, sandbox: Sandbox, raw: httpx2.AsyncClien
 
 
 def _texts(events: int, series: int) -> Iterator[tuple[str, str]]:
-    """Write events of five months as Nextcloud's Calendar app does, with a description and users who are invited."""
+    """Yield events of five months as Nextcloud's Calendar app writes them, with attendees."""
     people = "".join(f"ATTENDEE;CN=P{n};PARTSTAT=ACCEPTED:mailto:p{n}@example.test\r\n" for n in range(3))
     for number in range(events + series):
         day = date(2026, 9, 1) + timedelta(days=number % events * 150 // events)
@@ -293,7 +293,7 @@ async def _notes(account: Account) -> Felt:
 async def _median(
     play: Callable[[], Awaitable[Any]], *, before: Callable[[], Awaitable[Any]] | None = None
 ) -> float:
-    """Play it once for what is only done once, such as to connect, and then some times; `before` is not counted."""
+    """Run `play` once as warm-up, then some times, and return the median; `before` is not counted."""
     spent: list[float] = []
     for _ in range(ROUNDS + 1):
         if before is not None:

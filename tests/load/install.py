@@ -1,4 +1,4 @@
-"""How many packages a default install brings, counted in an environment made for it."""
+"""Counts the packages of a default install, in an environment made for it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ _COUNT = (
 
 
 def count_packages() -> int:
-    """Install the project with its default dependencies and count the distributions, ours included."""
+    """Install the project with its default dependencies and count the distributions, including itself."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         python = next(path for path in Path(folder).glob("*/python*") if path.stem == "python")

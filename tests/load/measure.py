@@ -1,4 +1,4 @@
-"""The measurements. All servers take turns within a round, so that noise hits all of them alike."""
+"""The measurements. All servers take turns within a round, so that noise affects all of them alike."""
 
 import json
 import statistics
@@ -47,7 +47,7 @@ CONCURRENCY = (1, 16)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is done; more effort, steadier figures."""
+    """The amount of work; more of it gives steadier measurements."""
 
     starts: int
     calls: int
@@ -61,7 +61,7 @@ class Effort:
 
 @dataclass
 class Starts:
-    """What one server needs over one transport, one entry per start."""
+    """The resources of one server with one transport, one entry per start."""
 
     seconds: list[float] = field(default_factory=list[float])
     listed_mb: list[float] = field(default_factory=list[float])
@@ -70,7 +70,7 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What `tools/list` of one server answers."""
+    """The response of one server to `tools/list`."""
 
     tools: int
     size: int
@@ -79,7 +79,7 @@ class Listed:
 
 @dataclass
 class Calls:
-    """What one server makes of one scenario at one concurrency."""
+    """The calls of one server in one scenario at one concurrency."""
 
     milliseconds: list[float] = field(default_factory=list[float])
     rates: list[float] = field(default_factory=list[float])
@@ -88,7 +88,7 @@ class Calls:
 
     @property
     def cpu(self) -> float | None:
-        """Processor time of the server for one call, which other work on the machine hardly changes."""
+        """The server's processor time for one call, which other work on the machine hardly changes."""
         return statistics.median(self.cpu_milliseconds) if self.cpu_milliseconds else None
 
     @property
@@ -104,7 +104,7 @@ class Calls:
 
 @dataclass
 class Pages:
-    """What one tool's pages are like when a model follows them to the end."""
+    """The pages of one tool when a model follows them to the end."""
 
     count: int
     requests: int
@@ -113,7 +113,7 @@ class Pages:
 
 @dataclass
 class Measured:
-    """Everything of one run."""
+    """All results of one run."""
 
     starts: dict[tuple[str, Transport], Starts] = field(default_factory=lambda: defaultdict(Starts))
     calls: dict[tuple[str, str, Transport, int], Calls] = field(default_factory=lambda: defaultdict(Calls))
@@ -137,7 +137,7 @@ class Measured:
 
 
 class Bench:
-    """Measures the servers against one fake Nextcloud."""
+    """Measures the servers with one fake Nextcloud."""
 
     def __init__(self, upstream: str, servers: list[Server], folder: Path, effort: Effort) -> None:
         self._upstream = upstream
@@ -147,7 +147,7 @@ class Bench:
         self.measured = Measured()
 
     async def start(self) -> None:
-        """Measure from spawn to the first answered `tools/list`, and the memory then and one call later."""
+        """Measure the time from spawn to the first `tools/list`, and the memory then and a call later."""
         for turn in range(self._effort.starts):
             for transport in TRANSPORTS:
                 for name in ("floor", "ours", "everything")[:: 1 if turn % 2 else -1]:
@@ -169,7 +169,7 @@ class Bench:
                 row.called_mb.append(process.resident_mb(started.pid))
 
     async def call(self) -> None:
-        """Measure latency and throughput, ours beside the floor, the thin server and the bare request."""
+        """Measure latency and throughput, also of the baseline, the thin server and a bare request."""
         servers = [server for name, server in self._servers.items() if name != "everything"]
         for transport in TRANSPORTS:
             async with AsyncExitStack() as stack:
@@ -204,7 +204,7 @@ class Bench:
                 row.requests_per_call = await self._count() / calls
 
     async def pages(self) -> None:
-        """Follow the pages of long answers: their size, and the requests each of them costs."""
+        """Follow the pages of long results: their size, and the requests that each of them costs."""
         async with running(self._servers["ours"], "stdio", self._folder) as ours:
             for scenario in (LIST_NOTES, LIST_1000, READ_10_KB):
                 async with self._noting_failure(f"pages of {scenario.name}"):
@@ -215,7 +215,7 @@ class Bench:
                     self.measured.pages[scenario.name] = Pages(len(sizes), requests, max(sizes))
 
     async def big(self) -> None:
-        """Measure what any page of a 200 MB file adds to the memory, and how large it is."""
+        """Measure the memory and the size of a page of a 200 MB file."""
         async with running(self._servers["ours"], "stdio", self._folder) as ours:
             await ours.run(READ_10_KB)
             await self._reset_count()
@@ -231,51 +231,51 @@ class Bench:
             self.measured.pages[READ_BIG.name] = Pages(len(sizes), await self._count(), max(sizes))
 
     async def year(self) -> None:
-        """Measure what a year of recurring events takes."""
+        """Measure listing a year of recurring events."""
         self.measured.year = years.milliseconds()
 
     async def felt(self) -> None:
-        """Measure how long a user waits, beside a single request."""
+        """Measure how long a user waits, compared with a single request."""
         self.measured.felt = await felt.felt()
 
     async def token(self) -> None:
-        """Measure what verifying a signed token with known keys takes."""
+        """Measure verifying a signed token with known keys."""
         self.measured.token_milliseconds = await bearer.milliseconds()
 
     async def refresh(self) -> None:
-        """Measure refreshes of our own tokens."""
+        """Measure refreshes of this server's tokens."""
         self.measured.token_requests = await token_requests(self._apart("refresh"), self._effort.tries)
 
     async def renew(self) -> None:
-        """Count the refreshes of one grant that several processes share."""
+        """Count the token refreshes of one grant that several processes share."""
         self.measured.renewals = await renewal.renewals(self._apart("renew"), self._effort.expiries)
 
     async def kill(self) -> None:
-        """Kill servers on users' ways, and count what was lost."""
+        """Kill servers during users' requests, and count what was lost."""
         async with open_cluster(self._apart("kill")) as cluster:
             self.measured.toll = await crash_harness.play(cluster, self._effort.kills, seed=1)
 
     async def cross(self) -> None:
-        """Count the answers that reach another user when every user's requests carry the same ids."""
+        """Count the responses that reach another user when every user's requests carry the same ids."""
         self.measured.crossed = found = await multi_user.crossed(self._apart("cross"), self._effort.people)
         for failure in found.failures:
             self.note(failure)
 
     async def pending(self) -> None:
-        """Measure what users on their way through a browser cost in memory."""
+        """Measure the memory of users with pending consent requests."""
         self.measured.pending_mb = await multi_user.pending_mb(self._apart("pending"))
 
     async def wait(self) -> None:
-        """Measure what calls that wait for users cost in processor time."""
+        """Measure the processor time of held calls."""
         self.measured.waiters_share = await multi_user.waiters_share(self._apart("wait"))
 
     async def slow(self) -> None:
-        """Time calls beside a user whose Nextcloud is slow."""
+        """Time calls while another user's Nextcloud is slow."""
         effort = self._effort
         self.measured.slow = await multi_user.slow(self._apart("slow"), effort.calls, effort.rounds)
 
     async def attack(self) -> None:
-        """Time calls beside one user whose client asks for all it can get."""
+        """Time calls while another user's client sends as many requests as it can."""
         self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
 
     def _apart(self, name: str) -> Path:
@@ -284,13 +284,13 @@ class Bench:
         return folder
 
     def note(self, failure: str) -> None:
-        """Keep a failure for the report, once."""
+        """Record a failure for the report, once."""
         if failure not in self.measured.failures:
             self.measured.failures.append(failure)
 
     @asynccontextmanager
     async def _noting_failure(self, what: str) -> AsyncGenerator[None]:
-        """Go on with the others when one of them fails."""
+        """Continue with the next measurement after a failure."""
         try:
             yield
         except* CallFailed as group:
@@ -312,7 +312,7 @@ _Play = Callable[[Scenario], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class _Player:
-    """Anyone who can play a scenario, and the process whose time that takes."""
+    """Can run a scenario; has the process whose processor time counts."""
 
     play: _Play
     pid: int | None = None
@@ -340,7 +340,7 @@ def _served(alive: Running) -> _Player:
 
 
 async def _burst(play: _Play, scenario: Scenario, calls: int, concurrency: int) -> list[float]:
-    """Play a scenario `calls` times, `concurrency` at once; returns the milliseconds of each."""
+    """Run a scenario `calls` times, `concurrency` at once; return the milliseconds of each."""
     found: list[float] = []
     turns: Iterator[int] = iter(range(calls))
 
@@ -354,7 +354,7 @@ async def _burst(play: _Play, scenario: Scenario, calls: int, concurrency: int) 
 
 
 async def _follow(client: Client, scenario: Scenario) -> AsyncIterator[Result]:
-    """Read page after page, as a model would that wants everything."""
+    """Read page after page, like a model that wants everything."""
     arguments = dict(scenario.arguments)
     while True:
         page, _ = await client.call(scenario.tool, arguments)

@@ -1,4 +1,4 @@
-"""Many users on one server of ours: whose answer is whose, what waiting costs, and who waits for whom."""
+"""Measures many users on one server: mixed-up responses, the cost of waiting, and mutual delays."""
 
 import statistics
 import time
@@ -24,19 +24,19 @@ CALLS_EACH = 20
 PENDING = 1000
 WAITERS = 200
 WATCHED_SECONDS = 20
-#: Those whose calls are timed, one after the other each, while a user's are slow.
+#: The users whose calls are timed, one after the other each, while another user's are slow.
 OTHERS = 4
-#: What the slow user's assistant asks for at once: more than we have connections to Nextcloud.
+#: The concurrent calls of the slow user's client: more than the connections to Nextcloud.
 SLOW_CALLS = 120
 SLOW_SECONDS = 30
-#: A server that takes less of a processor than this has taken in what came.
+#: A server with a smaller share of a processor has finished its incoming work.
 IDLE_SHARE = 0.1
 SLOW = "slow"
 
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """Calls of users whose requests carry the same ids, and how many got what is not theirs, or nothing."""
+    """Calls of users whose requests carry the same ids, and how many got another user's result, or none."""
 
     people: int
     calls: int
@@ -55,7 +55,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class Us:
-    """Our server, which serves a load cluster."""
+    """The server under test, which serves a load cluster."""
 
     cluster: LoadCluster
     pid: int
@@ -73,7 +73,7 @@ class Us:
 
 
 async def crossed(folder: Path, people: int) -> Crossed:
-    """Let every user call at once, with the same ids in every user's own session."""
+    """Let every user call at the same time, with the same ids in every user's own session."""
     names = [f"person{number}" for number in range(people)]
     wrong: list[str] = []
     failed: list[str] = []
@@ -103,7 +103,7 @@ async def crossed(folder: Path, people: int) -> Crossed:
 
 
 async def pending_mb(folder: Path) -> float:
-    """Measure what users who were sent to a page and are not back yet add to the memory."""
+    """Measure the memory of users who were sent to a page and have not returned yet."""
     names = [f"person{number}" for number in range(PENDING)]
     async with open_cluster(folder) as cluster:
         cluster.move_in(*names)
@@ -116,7 +116,7 @@ async def pending_mb(folder: Path) -> float:
 
 
 async def _ask(us: Us, names: Sequence[str]) -> None:
-    """Have these users sent to a page; their clients are told in words, so the server has to remember them."""
+    """Let these users be sent to a page; their clients get text, so the server has to remember them."""
     for name in names:
         async with us.http(name) as http:
             client = StatelessClient(http, us.endpoint, capabilities={})
@@ -126,7 +126,7 @@ async def _ask(us: Us, names: Sequence[str]) -> None:
 
 
 async def waiters_share(folder: Path) -> float:
-    """Measure which share of a processor goes into calls that wait for their users."""
+    """Measure the processor share of calls that wait for their users."""
     names = [f"person{number}" for number in range(WAITERS)]
     draft: dict[str, Any] = {"extensions": {EXTENSION_ID: {}}}
     share = 0.0
@@ -152,7 +152,7 @@ async def waiters_share(folder: Path) -> float:
 
 
 class _Slowness:
-    """Stands before the Nextcloud and keeps one user's answers back while it is on."""
+    """A proxy of the Nextcloud that delays one user's responses while it is on."""
 
     def __init__(self) -> None:
         self.on = False
@@ -175,7 +175,7 @@ class _Slowness:
 
 
 async def slow(folder: Path, calls: int, rounds: int) -> Slow:
-    """Time some users' calls, in turns without and with a user beside them whose Nextcloud is slow."""
+    """Time some users' calls, in turns without and with another user whose Nextcloud is slow."""
     names, slowness = [f"person{number}" for number in range(OTHERS)], _Slowness()
     found: dict[bool, list[float]] = {False: [], True: []}
     failed: list[str] = []
@@ -184,7 +184,7 @@ async def slow(folder: Path, calls: int, rounds: int) -> Slow:
         slowness.sandbox = cluster.sandbox
         cluster.move_in(*names, SLOW)
         await cluster.connect(*names, SLOW)
-        # They call without a pause, which is more than a user may by default.
+        # They call without a pause, which is above the default limit per user.
         async with serving(cluster, requests_per_minute="600000") as us, AsyncExitStack() as stack:
             clients = [await connected_client(us, stack, name) for name in (*names, SLOW)]
             await _times(clients, 20 * len(clients), failed)
@@ -225,7 +225,7 @@ async def _times(clients: Sequence[Client], calls: int, failed: list[str]) -> li
 
 
 async def _settled(us: Us) -> None:
-    """Wait until the server has taken in all calls: that it has to do so is not what is measured."""
+    """Wait until the server has received all calls, which is not part of the measurement."""
     used, share = process.cpu_seconds(us.pid), 1.0
     while share > IDLE_SHARE:
         await anyio.sleep(1)
@@ -233,7 +233,7 @@ async def _settled(us: Us) -> None:
 
 
 async def _quietly(client: Client) -> None:
-    """Make a call that may be given up by the server."""
+    """Make a call that the server may cancel."""
     with suppress(CallFailed):
         await client.call(LIST, {})
 
@@ -248,7 +248,7 @@ def _titles(result: dict[str, Any]) -> list[str]:
 
 @asynccontextmanager
 async def serving(cluster: LoadCluster, **settings: str) -> AsyncGenerator[Us]:
-    """Start our server as an operator does, and stop it at the end."""
+    """Start this server as an operator does, and stop it at the end."""
     async with our_server(
         cluster.settings | {"trusted_proxies": "127.0.0.1"} | settings,
         port=cluster.port,

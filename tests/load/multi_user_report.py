@@ -1,4 +1,4 @@
-"""The budgets of a server for many users."""
+"""The limits for a multi-user server."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ MOST_MB_ATTACKED = 100
 
 
 def multi_user_metrics(measured: Measured) -> Iterator[Metric]:
-    """Judge them."""
+    """Yield the metrics."""
     yield from _renewals(measured)
     yield from _toll(measured)
     yield _crossed(measured)

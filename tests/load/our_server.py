@@ -1,4 +1,4 @@
-"""Our server as an operator starts it: a process of its own, told everything by its environment."""
+"""This server as an operator starts it: its own process, configured by its environment alone."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from tests.load.servers import ROOT, stop
 
 @asynccontextmanager
 async def our_server(settings: Mapping[str, str], *, port: int, folder: Path) -> AsyncGenerator[int]:
-    """Start it with these settings, name its process, and stop it at the end."""
+    """Start it with these settings, yield its process id, and stop it at the end."""
     known = known_variables()
     kept = {name: value for name, value in os.environ.items() if name not in known}
     ours = {name.upper(): value for name, value in settings.items()}

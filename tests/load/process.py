@@ -1,4 +1,4 @@
-"""What a server's processes take: memory and processor time, read from /proc."""
+"""The memory and processor time of a server's processes, read from /proc."""
 
 import os
 from collections.abc import Iterator
@@ -8,28 +8,28 @@ _PROC = Path("/proc")
 
 
 def is_readable() -> bool:
-    """Tell whether this system has it (Linux does)."""
+    """Tell whether this system has /proc (Linux does)."""
     return (_PROC / "self" / "status").is_file()
 
 
 def resident_mb(pid: int) -> float:
-    """Add up the memory of a process and its descendants."""
+    """Return the memory of a process and its descendants."""
     return sum(_status_mb(each, "VmRSS") for each in _tree(pid))
 
 
 def peak_mb(pid: int) -> float:
-    """Add up the highest memory of a process and its descendants since `forget_peak`."""
+    """Return the peak memory of a process and its descendants since `forget_peak`."""
     return sum(_status_mb(each, "VmHWM") for each in _tree(pid))
 
 
 def forget_peak(pid: int) -> None:
-    """Start measuring the highest memory anew (proc(5), clear_refs: 5)."""
+    """Reset the peak memory (proc(5), clear_refs: 5)."""
     for each in _tree(pid):
         (_PROC / str(each) / "clear_refs").write_text("5")
 
 
 def cpu_seconds(pid: int) -> float:
-    """Add up the processor time of a process and its descendants so far."""
+    """Return the processor time of a process and its descendants so far."""
     ticks = 0
     for each in _tree(pid):
         fields = (_PROC / str(each) / "stat").read_text().rpartition(")")[2].split()
@@ -53,7 +53,7 @@ def _parents() -> Iterator[tuple[int, int]]:
             text = stat.read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # The name in brackets may hold anything, so the fields are counted from its end.
+        # The name in brackets may contain anything, so the fields are counted from its end.
         yield int(stat.parent.name), int(text.rpartition(")")[2].split()[1])
 
 

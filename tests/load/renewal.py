@@ -1,4 +1,4 @@
-"""Processes that share one grant whose refresh token is good once, over many expiries."""
+"""Measures processes that share one grant with single-use refresh tokens, over many expiries."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Renewals:
-    """How often Nextcloud was asked for a new access token, and what came of it."""
+    """How often a new access token was requested from Nextcloud, and the results."""
 
     expiries: int
     refreshes: int
@@ -28,7 +28,7 @@ class Renewals:
 
 
 async def renewals(folder: Path, expiries: int) -> Renewals:
-    """Let every process make a call at once whenever the access token has run out."""
+    """Let every process make a call at the same time after each expiry of the access token."""
     key = new_key()
     async with open_stage(folder, await make_template(folder)) as stage, serving(stage.sandbox) as url:
         stage.keys = KeyRing.parse([SecretStr(key)])

@@ -1,4 +1,4 @@
-"""The budgets, held against what was measured."""
+"""Compares the limits with what was measured."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ MARKS = {True: "✓", False: "✗", None: "·"}
 
 
 def metrics(measured: Measured) -> list[Metric]:
-    """Judge every budget of the project."""
+    """Return the metric of every limit."""
     return [
         *_starts(measured),
         _packages(measured),
@@ -33,7 +33,7 @@ def metrics(measured: Measured) -> list[Metric]:
 
 
 def _ratio(name: str, limit: float, ours: list[float], baseline: list[float], unit: str) -> Metric:
-    """Compare the least of all starts: what else the machine does can only add to it."""
+    """Compare the minimum of all starts: other work on the machine can only add to it."""
     exchange_limiter = f"≤ {limit} times floor"
     if not ours or not baseline:
         return Metric(name, exchange_limiter, "not measured", None)
@@ -182,14 +182,14 @@ def _token_requests(measured: Measured) -> Iterator[Metric]:
 
 
 def table(found: list[Metric]) -> str:
-    """Write the figures as a Markdown table that reads well in a terminal too."""
+    """Return the metrics as a Markdown table that is readable in a terminal too."""
     rows = [("", "figure", "budget", "measured")]
     rows += [(MARKS[metric.met], metric.name, metric.exchange_limiter, metric.found) for metric in found]
     return _markdown(rows)
 
 
 def details(measured: Measured) -> str:
-    """Write the calls of every user: median milliseconds, calls per second, processor milliseconds."""
+    """Return the calls of every server: median milliseconds, calls per second, processor milliseconds."""
     rows: list[tuple[str, ...]] = [("what", "over", "at once", "bare", "floor", "thin", "ours")]
     for scenario in TIMED:
         for transport in TRANSPORTS:
@@ -209,7 +209,7 @@ def _cell(calls: Calls) -> str:
 
 
 def document(measured: Measured, before: str = "") -> str:
-    """Write docs/performance.md; what was not measured now stays as it was in the page `before`."""
+    """Return docs/performance.md; metrics without a new value stay as in the page `before`."""
     found = metrics(measured)
     if before:
         found = _merged(list(_rows(before)), found)
@@ -222,7 +222,7 @@ def document(measured: Measured, before: str = "") -> str:
 
 
 def _merged(before: list[Metric], found: list[Metric]) -> list[Metric]:
-    """Put what was measured now in the place of what was measured before, and what is new behind its neighbour."""
+    """Replace earlier metrics by new ones, and insert additional ones next to their neighbours."""
     rows = {row.name: row for row in before}
     last = ""
     for one in found:
@@ -238,7 +238,7 @@ def _merged(before: list[Metric], found: list[Metric]) -> list[Metric]:
 
 
 def _rows(page: str) -> Iterator[Metric]:
-    """Read the figures of a page."""
+    """Parse the metrics of a page."""
     met = {mark: value for value, mark in MARKS.items()}
     for line in page.partition("## Calls")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -247,7 +247,7 @@ def _rows(page: str) -> Iterator[Metric]:
 
 
 def _section(page: str) -> str:
-    """Take the calls of a page."""
+    """Return the section about calls of a page."""
     lines = page.partition("## Calls")[2].splitlines()
     return "\n".join(line for line in lines if line.startswith("|"))
 

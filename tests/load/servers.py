@@ -1,4 +1,4 @@
-"""Who is measured, and what each of them is asked to do."""
+"""The measured servers, and their scenarios."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ _OURS = "from nextcloud_mcp_server.cli import main; main()"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One read: the request behind it, and the call of ours that answers with it."""
+    """One read: the request behind it, and the tool call of this server with the same result."""
 
     name: str
     method: str
@@ -36,7 +36,7 @@ class Scenario:
 
     @property
     def thin_arguments(self) -> Mapping[str, Any]:
-        """What the thin server is asked for the same answer."""
+        """The arguments of the thin server's tool for the same result."""
         return {"method": self.method, "path": self.path, "depth": self.depth}
 
 
@@ -72,7 +72,7 @@ TIMED = (GET_NOTE, READ_10_KB, LIST_100)
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server as data: how it starts, and how a scenario is put to it."""
+    """One server as data: its command, and its call for a scenario."""
 
     name: Literal["floor", "thin", "ours", "everything"]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -88,7 +88,7 @@ class Server:
         return [sys.executable, "-c", _OURS, *options]
 
     def call(self, scenario: Scenario) -> tuple[str, Mapping[str, Any]]:
-        """Say which tool to call with which arguments."""
+        """Return the tool and arguments for a scenario."""
         if self.name == "floor":
             return "noop", {}
         if self.name == "thin":
@@ -107,12 +107,12 @@ class Running:
     start_seconds: float
 
     async def run(self, scenario: Scenario) -> tuple[Result, float]:
-        """Play a scenario; returns the result and the seconds it took."""
+        """Run a scenario; return the result and the seconds it took."""
         return await self.client.call(*self.server.call(scenario))
 
 
 def all_servers(upstream: str, data_dir: Path) -> list[Server]:
-    """Name the measured servers; ours is given its credential, so that no consent is needed."""
+    """Return the measured servers; this one has a configured credential, so that no consent is needed."""
     thin = {"BENCH_UPSTREAM": upstream, "BENCH_USER": USER, "BENCH_PASSWORD": PASSWORD}
     ours = {
         "NEXTCLOUD_USERNAME": USER,
@@ -181,7 +181,7 @@ async def fake_nextcloud(folder: Path) -> AsyncGenerator[str]:
 
 
 async def stop(process: Process) -> None:
-    """End a process of ours, politely first: a closed input ends a server on stdio by itself."""
+    """End a process, first by closing its input, which ends a server on stdio."""
     if process.stdin is not None:
         await process.stdin.aclose()
         with anyio.move_on_after(5):
@@ -197,9 +197,9 @@ async def stop(process: Process) -> None:
 
 
 def _environment(server: Server, transport: Transport) -> dict[str, str]:
-    """Keep the operator's own settings out, so that a run measures the defaults.
+    """Return an environment without the operator's own settings, so that a run measures the defaults.
 
-    And an installation has its modules compiled: it writes them down, if this one has not.
+    Compiled modules are written, as an installation has them.
     """
     settings = ("NEXTCLOUD_", "TOOLSETS", "EXCLUDE_TOOLS", "READ_ONLY", "LOCAL_FOLDER", "LOG_LEVEL", "MODE")
     kept = {
@@ -217,13 +217,13 @@ def _environment(server: Server, transport: Transport) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Find a port that no one listens at."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def reason(group: ExceptionGroup[CallFailed]) -> CallFailed:
-    """Find what went wrong first in a group of failures."""
+    """Return the first error in a group of failures."""
     first = group.exceptions[0]
     return first if isinstance(first, CallFailed) else reason(first)

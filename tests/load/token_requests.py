@@ -1,4 +1,4 @@
-"""Refreshes of our own tokens: how long one takes, and whether many at once agree."""
+"""Measures refreshes of this server's tokens: their time, and whether concurrent ones agree."""
 
 import json
 import os
@@ -44,7 +44,7 @@ _DATABASE = "nextcloud_mcp_bench"
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """In how many tries five refreshes by two processes had one successor."""
+    """The number of attempts in which five refreshes by two processes had one successor."""
 
     tries: int
     agreed: int
@@ -52,7 +52,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class TokenRequests:
-    """The median of a refresh alone and of one over HTTP; `postgres` is None where there is none."""
+    """The median of a refresh alone and of one over HTTP; `postgres` is None without one."""
 
     milliseconds: float
     http_milliseconds: float
@@ -61,7 +61,7 @@ class TokenRequests:
 
 
 async def token_requests(folder: Path, tries: int) -> TokenRequests:
-    """Measure on SQLite, and on the PostgreSQL that TEST_POSTGRES_URL names."""
+    """Measure with SQLite, and with the PostgreSQL at TEST_POSTGRES_URL."""
     server = os.environ.get("TEST_POSTGRES_URL")
     return TokenRequests(
         milliseconds=await _milliseconds(file_url(folder / "time.db")),
@@ -72,7 +72,7 @@ async def token_requests(folder: Path, tries: int) -> TokenRequests:
 
 
 async def _milliseconds(url: str) -> float:
-    """Time refreshes one after the other; the median."""
+    """Return the median time of consecutive refreshes."""
     spent: list[float] = []
     async with open_desk(url, KeyRing.parse([SecretStr(new_key())]), Moment()) as desk:
         issued = await desk.issue()
@@ -84,12 +84,12 @@ async def _milliseconds(url: str) -> float:
 
 
 async def _http_milliseconds(folder: Path) -> float:
-    """Time refreshes one after the other on one connection; the median."""
+    """Return the median time of consecutive refreshes on one connection."""
     port, key, spent = free_port(), new_key(), list[float]()
     url = f"http://127.0.0.1:{port}"
     settings = {
         "mode": "builtin",
-        # Not there: a refresh asks it whether its person may go on, and refuses nobody when it cannot tell.
+        # Not running: a refresh asks it whether the account is still enabled, and continues when it cannot tell.
         "nextcloud_host": NEXTCLOUD,
         "nextcloud_mcp_server_url": url,
         "nextcloud_oauth_client_id": "us",
@@ -123,7 +123,7 @@ def _request(form: dict[str, str], port: int) -> bytes:
 
 
 async def _answer(stream: SocketStream, request: bytes) -> dict[str, Any]:
-    """Send a request as it is, so that what a client of HTTP takes for itself is not in the figure."""
+    """Send a prepared request, so that the time of an HTTP client is not measured."""
     await stream.send(request)
     received = b""
     while True:
@@ -139,7 +139,7 @@ async def _answer(stream: SocketStream, request: bytes) -> dict[str, Any]:
 
 
 async def _connected(http: httpx2.AsyncClient, folder: Path, key: str) -> dict[str, Any]:
-    """Register a client at the server, and give it a code as if its user had walked through the pages."""
+    """Register a client at the server, and give it a code as if its user had completed the pages."""
     url, moment = str(http.base_url).rstrip("/"), Moment()
     moment.now = datetime.now(UTC)
     described = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}

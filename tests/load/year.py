@@ -1,4 +1,4 @@
-"""What listing a year of recurring events takes, once Nextcloud has answered."""
+"""Measures listing a year of recurring events, after Nextcloud has answered."""
 
 import time
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _RULES: Final = (
 
 
 def milliseconds() -> tuple[float, int]:
-    """List 2026 in Berlin with 200 series in it: processor time, the median of some turns, and the occurrences."""
+    """List 2026 in Berlin with 200 series; return median processor time and number of occurrences."""
     stored = [_event(number) for number in range(SERIES)]
     zone = ZoneInfo("Europe/Berlin")
     low, high = datetime(2026, 1, 1, tzinfo=zone), datetime(2027, 1, 1, tzinfo=zone)
@@ -42,7 +42,7 @@ def milliseconds() -> tuple[float, int]:
 
 
 def _event(number: int) -> Stored:
-    """Write a series of last year as Nextcloud's Calendar app does, every third with a date left out."""
+    """Return a series of last year as Nextcloud's Calendar app writes it, every third with an EXDATE."""
     start = f"2025{number % 12 + 1:02}{number % 28 + 1:02}T{8 + number % 10:02}0000"
     left_out = "EXDATE;TZID=Europe/Berlin:20260112T080000\r\n" if number % 3 == 0 else ""
     text = (

@@ -1,4 +1,4 @@
-"""Try the tests against a tree without each guard: `python -m tests.mutants`, or `make mutants`."""
+"""Run the tests on a tree without each guard: `python -m tests.mutants`, or `make mutants`."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from tests.mutants.run import Outcome, TestsFail, run_all
 
 
 def main() -> int:
-    """Run it; the answer is 1 where a guard can go without anyone noticing."""
+    """Run it; return 1 where no test notices a missing guard."""
     options = _options()
     every = read_guards()
     stale = [f"✗ {guard.prevents}: {fault}" for guard in every for fault in guard.faults()]
@@ -26,7 +26,7 @@ def main() -> int:
     one_at_a_time = Lock()
 
     def told(outcome: Outcome) -> None:
-        # The page is written as results come: a run of hours may be stopped.
+        # The page is written as results arrive: a run of hours may be stopped.
         with one_at_a_time:
             outcomes.append(outcome)
             write(every, [outcome])

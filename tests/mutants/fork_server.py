@@ -1,7 +1,7 @@
-"""Runs pytest in forks of a process that has loaded every library the tests need, and nothing of the package.
+"""Runs pytest in forks of a process that has loaded libraries, but nothing of the package.
 
-Loading the libraries takes eight times as long as the tests of most guards. POSIX alone, as forks are.
-Reads the libraries' names in one line, then one JSON object a line (`tests`, `seconds`, `temporary`), and answers each
+Loading the libraries takes eight times as long as the tests of most guards. POSIX only, since it forks. Reads the
+names of the libraries in one line, then one JSON object per line (`tests`, `seconds`, `temporary`), and answers each
 with `code` and `said`.
 """
 
@@ -19,12 +19,12 @@ from typing import IO
 
 _POLL_SECONDS = 0.02
 
-#: A limit that is taken out may have been what kept memory small.
+#: A removed limit may have been what kept memory small.
 _MOST_BYTES = 2 << 30
 
 
 def main() -> None:
-    """Load the libraries, then answer until nothing more comes."""
+    """Load the libraries, then run requests until the input ends."""
     for name in json.loads(sys.stdin.readline()):
         with suppress(ImportError):
             importlib.import_module(name)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _run(tests: Sequence[str], *, seconds: float, temporary: str) -> tuple[int | None, str]:
-    """Run tests until one fails; the code is None when they take too long."""
+    """Run tests until one fails; the code is None after the time limit."""
     with tempfile.TemporaryFile() as output:
         child = os.fork()
         if not child:
@@ -55,7 +55,7 @@ def _test(tests: Sequence[str], output: IO[bytes], temporary: str) -> None:
         os.dup2(output.fileno(), 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         pytest = importlib.import_module("pytest")
-        # The libraries are there already, so pytest cannot rewrite asserts of its plugins.
+        # The libraries are loaded already, so pytest cannot rewrite the asserts of its plugins.
         late = "ignore::pytest.PytestAssertRewriteWarning"
         options = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-W", late, f"--basetemp={temporary}"]
         code = int(pytest.main([*options, *tests]))
@@ -69,7 +69,7 @@ def _wait(child: int, deadline: float) -> int | None:
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            # Processes that tests have started, and left.
+            # Processes that tests have started and left.
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
             return os.waitstatus_to_exitcode(status)

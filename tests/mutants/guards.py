@@ -1,4 +1,4 @@
-"""The table of guards: what each one prevents, its code, the code without it, and the tests that must notice."""
+"""The table of guards: what each prevents, code with and without it, and tests that must fail."""
 
 import ast
 import re
@@ -15,9 +15,9 @@ PACKAGE = "nextcloud_mcp_server"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """One row. `path` is below the package, `tests` are files or `file::test` below the root.
+    """One row. `path` is relative to the package, `tests` are files or `file::test` relative to the root.
 
-    `survives` says why no test notices that the guard is gone; None where one must.
+    `survives` gives the reason why no test fails without the guard; None where one must.
     """
 
     prevents: str
@@ -29,11 +29,11 @@ class Guard:
 
     @property
     def file(self) -> str:
-        """The file below the root."""
+        """The file, relative to the root."""
         return f"{PACKAGE}/{self.path}"
 
     def faults(self, root: Path = ROOT) -> list[str]:
-        """List what is wrong with the row, since the code or the tests have changed."""
+        """List the errors of the row, after changes of the code or the tests."""
         source = root / self.file
         text = source.read_text(encoding="utf-8") if source.is_file() else ""
         found = [f"the code is in {self.file} {text.count(self.code)} times"] * (text.count(self.code) != 1)
@@ -44,11 +44,11 @@ class Guard:
         return found + [f"there is no {test}" for test in self.tests if not _is_there(root, test)]
 
     def apply(self, text: str) -> str:
-        """Take the guard out of its file's text."""
+        """Remove the guard from its file's text."""
         return text.replace(self.code, self.mutated, 1)
 
     def function(self, root: Path = ROOT) -> str:
-        """Name the function that the guard is in, with its class; empty outside of one."""
+        """Return the function that contains the guard, with its class; "" outside of functions."""
         text = (root / self.file).read_text(encoding="utf-8")
         line = text[: text.index(self.code)].count("\n") + 1 + _blank_lines(self.code)
         return ".".join(name for first, last, name in _definitions(text) if first <= line <= last)
@@ -71,7 +71,7 @@ def read_guards(tables: Path = TABLES) -> list[Guard]:
 
 
 def chosen(guards: Sequence[Guard], pattern: str) -> list[Guard]:
-    """Choose the guards whose sentence or file fits a pattern."""
+    """Select the guards whose sentence or file matches a pattern."""
     wanted = re.compile(pattern, re.IGNORECASE)
     return [guard for guard in guards if wanted.search(guard.prevents) or wanted.search(guard.path)]
 

@@ -1,4 +1,4 @@
-"""Writes what became of each guard as a page."""
+"""Writes the result of each guard to a page."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ where a run was stopped. This page is written by it.
 
 
 def sentence(outcome: Outcome) -> str:
-    """Say in a few words what became of a guard."""
+    """Return the result of a guard in a few words."""
     if outcome.ending == "timed out":
         return "killed (time limit)"
     if outcome.ending == "survived" and outcome.guard.survives is not None:
@@ -32,14 +32,14 @@ def sentence(outcome: Outcome) -> str:
 
 
 def read_results(text: str) -> dict[str, str]:
-    """Read what a page says of each guard."""
+    """Parse the result of each guard on a page."""
     return {
         row["guard"]: row["result"] for row in _ROW.finditer(text) if row["guard"] not in ("Guard", "---")
     }
 
 
 def page(guards: Sequence[Guard], results: dict[str, str]) -> str:
-    """Write the page: guards that were not tried yet say so."""
+    """Return the page; guards without a result are marked so."""
     known = {cell(guard.prevents): results.get(cell(guard.prevents), _UNTRIED) for guard in guards}
     killed = sum(result.startswith("killed") for result in known.values())
     tried = sum(result != _UNTRIED for result in known.values())
@@ -58,25 +58,25 @@ def page(guards: Sequence[Guard], results: dict[str, str]) -> str:
 
 
 def untried(guards: Sequence[Guard], file: Path = PAGE) -> list[Guard]:
-    """List the guards of which the page has no result, so that a run that was stopped can go on."""
+    """List the guards without a result on the page, so that a stopped run can continue."""
     known = read_results(file.read_text(encoding="utf-8"))
     return [guard for guard in guards if known.get(cell(guard.prevents), _UNTRIED) == _UNTRIED]
 
 
 def rate(outcomes: Sequence[Outcome]) -> float:
-    """Tell which part of the guards tests noticed."""
+    """Return the share of guards that tests noticed."""
     return sum(outcome.noticed for outcome in outcomes) / max(1, len(outcomes))
 
 
 def write(guards: Sequence[Guard], outcomes: Sequence[Outcome], file: Path = PAGE) -> None:
-    """Write the page again; guards that were not tried now keep what it said of them."""
+    """Write the page; guards without a new result keep the earlier one."""
     before = read_results(file.read_text(encoding="utf-8")) if file.is_file() else {}
     now = {cell(outcome.guard.prevents): cell(sentence(outcome)) for outcome in outcomes}
     file.write_text(page(guards, {**before, **now}), encoding="utf-8")
 
 
 def cell(text: str) -> str:
-    """Write a text so that it stays in its cell."""
+    """Escape a text for a table cell."""
     return " ".join(text.replace("|", "\\|").split())
 
 

@@ -1,4 +1,4 @@
-"""Takes one guard at a time out of a copy of the tree, and runs the tests that must notice."""
+"""Removes one guard at a time from a copy of the tree, and runs the tests that must fail."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from tests.mutants.guards import PACKAGE, ROOT, Guard
 
-#: pytest's exit codes: all passed, some failed. Every other one says that the tests did not run.
+#: pytest's exit codes: all passed, some failed. Any other code means that the tests did not run.
 _PASSED, _FAILED = 0, 1
 _FIRST_FAILURE = re.compile(r"^(?:FAILED|ERROR) (?P<test>\S+?::\w+)", re.MULTILINE)
 _SERVER = "tests.mutants.fork_server"
@@ -35,7 +35,7 @@ Ending = Literal["killed", "timed out", "survived", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the tests took a tree without the guard; `by` is the first test that noticed, else what was said."""
+    """The result of the tests without a guard; `by` is the first test that failed, else the output."""
 
     guard: Guard
     ending: Ending
@@ -43,12 +43,12 @@ class Outcome:
 
     @property
     def noticed(self) -> bool:
-        """Whether a test noticed."""
+        """Whether a test failed."""
         return self.ending in ("killed", "timed out")
 
     @property
     def accepted(self) -> bool:
-        """Whether it is as the row says."""
+        """Whether the result is as the row expects."""
         return self.noticed or (self.ending == "survived" and self.guard.survives is not None)
 
 
@@ -59,12 +59,12 @@ class TestsFail(Exception):
 
 
 class Tree:
-    """A copy of the tree, with a process that has loaded libraries and runs its tests."""
+    """A copy of the tree, with a process that has loaded the libraries and runs its tests."""
 
     def __init__(self, folder: Path, libraries: Sequence[str], root: Path = ROOT) -> None:
         self.folder = copy_tree(folder, root)
-        # Servers that tests start as processes of their own must come from the copy, too.
-        # What is compiled is kept, or each fork would compile the whole package.
+        # Servers that tests start as processes must come from the copy, too. Compiled modules are kept, or each fork
+        # would compile the whole package.
         unset = {"PYTHONDONTWRITEBYTECODE"}
         kept = {name: value for name, value in os.environ.items() if name not in unset}
         self._environment = {**kept, "PYTHONPATH": str(folder)}
@@ -79,7 +79,7 @@ class Tree:
         self._send(libraries)
 
     def __enter__(self) -> Self:
-        """Lend it until it is not needed any more."""
+        """Return it."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,7 +88,7 @@ class Tree:
         self._server.communicate()
 
     def pytest(self, tests: Sequence[str], *, seconds: float) -> tuple[int | None, str]:
-        """Run tests until one fails; the code is None when they take too long."""
+        """Run tests until one fails; the code is None after the time limit."""
         asked = {"tests": tests, "seconds": seconds, "temporary": f"{self.folder}-temporary"}
         self._send(asked)
         answer = json.loads(self._server.stdout.readline() if self._server.stdout else "")
@@ -103,7 +103,7 @@ class Tree:
         """Run all named tests once with every guard in place.
 
         Raises:
-            TestsFail: Some fail, or it is not the copy that they test.
+          TestsFail: Some fail, or they do not test the copy.
         """
         command = [sys.executable, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)"]
         found = subprocess.run(
@@ -116,7 +116,7 @@ class Tree:
             raise TestsFail(said[-4_000:])
 
     def try_without(self, guard: Guard, *, seconds: float) -> Outcome:
-        """Take a guard out, run its tests, and put it back."""
+        """Remove a guard, run its tests, and restore it."""
         file = self.folder / guard.file
         text, state = file.read_text(encoding="utf-8"), file.stat()
         file.write_text(guard.apply(text), encoding="utf-8")
@@ -130,7 +130,7 @@ class Tree:
         finally:
             file.write_text(text, encoding="utf-8")
             os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-            # The next change of this file may be as long and come within the same second.
+            # The next version of this file may have the same size and be written within the same second.
             Path(cache_from_source(str(file))).unlink(missing_ok=True)
         if code is None:
             return Outcome(guard, "timed out")
@@ -143,7 +143,7 @@ class Tree:
 
 
 def libraries_of(guards: Sequence[Guard], root: Path = ROOT) -> list[str]:
-    """List what the tests of the guards load, without what is ours."""
+    """List the third-party modules that the tests of the guards import."""
     files = sorted({test.partition("::")[0] for guard in guards for test in guard.tests})
     command = [sys.executable, "-c", _LIST, *files]
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
@@ -152,7 +152,7 @@ def libraries_of(guards: Sequence[Guard], root: Path = ROOT) -> list[str]:
 
 
 def copy_tree(folder: Path, root: Path = ROOT) -> Path:
-    """Copy what git knows, and what it does not ignore, as it is now."""
+    """Copy the current files that git tracks or does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -175,10 +175,10 @@ def run_all(
     baseline: bool,
     on_outcome: Callable[[Outcome], None],
 ) -> list[Outcome]:
-    """Try every guard, in so many copies of the tree at a time.
+    """Test without every guard, in `jobs` copies of the tree at a time.
 
     Raises:
-        TestsFail: See `Tree.check_baseline`.
+      TestsFail: See `Tree.check_baseline`.
     """
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
 

@@ -17,7 +17,7 @@ def consent() -> MemoryConsent:
 
 @pytest.fixture
 async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser: keeps cookies, asks for pages, says where its forms come from."""
+    """A browser: keeps cookies, requests pages, sends the origin of its forms."""
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(application(consent)),
         base_url=ORIGIN,
@@ -40,14 +40,14 @@ def asked(personal_app: PersonalApp) -> Asked:
 
 @pytest.fixture
 async def people(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
-    """Many users, each of whom says on a page of ours which account is theirs."""
+    """Many users, who confirm on a page that an account is theirs."""
     async with consent_fixtures.open_consent_service(tmp_path, template) as made:
         yield made
 
 
 @pytest.fixture
 async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
-    """Many users, whose accounts the operator's identity provider names."""
+    """Many users, whose accounts are in a claim of the identity provider."""
     async with consent_fixtures.open_consent_service(
         tmp_path, template, mapping_claim="preferred_username"
     ) as made:

@@ -1,4 +1,4 @@
-"""Settings of the machine on which the tests run must not reach them."""
+"""Isolates the tests from the settings of the machine."""
 
 import os
 from pathlib import Path
@@ -17,5 +17,5 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_data_dir(bare_environment: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the settings of the machine away; what is stored goes below the test's own folder."""
+    """Remove the settings of the machine; data is stored below the test's own folder."""
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))

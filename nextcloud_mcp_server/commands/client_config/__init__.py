@@ -1,1 +1,1 @@
-"""The entry of this server in the configuration of each chat client: its text, and where it goes."""
+"""The entry of this server in the settings of each chat client: its text, and its place."""

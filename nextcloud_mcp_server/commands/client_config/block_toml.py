@@ -1,7 +1,7 @@
-"""Changes one table of a TOML text, and leaves every other line as it is.
+"""Changes one table of a TOML text, and leaves every other line unchanged.
 
-The standard library reads TOML and writes none. What is written with a header of its own (`[group.name]`), as Codex
-does it, can be replaced as lines; any other form is refused.
+The standard library reads TOML and does not write it. A table with a header of its own (`[group.name]`), as Codex
+writes it, can be replaced line by line; any other form is refused.
 """
 
 import tomllib
@@ -11,10 +11,10 @@ _PATH = 2
 
 
 def put(text: str, entry: str) -> str:
-    """Set the table `[group.name]` that `entry` holds, with those below it.
+    """Set the table `[group.name]` that `entry` contains, including its subtables.
 
     Raises:
-        ValueError: The text is not TOML, or the table is not written with a header.
+      ValueError: The text is not TOML, or the table has no header.
     """
     _read(text)
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -44,7 +44,7 @@ def _read(text: str) -> None:
 
 
 def _path(line: str) -> tuple[str, ...]:
-    """Read the path of a table out of its header; empty for any other line."""
+    """Return the path in the header of a table; empty for any other line."""
     if not line.lstrip().startswith("[") or line.lstrip().startswith("[["):
         return ()
     try:
@@ -59,7 +59,7 @@ def _path(line: str) -> tuple[str, ...]:
 
 
 def _end(lines: list[str], start: int, heads: list[int]) -> int:
-    """Find the line behind a table; blank lines and comments ahead of the next header belong to that."""
+    """Return the line after a table; blank lines and comments before the next header belong to that."""
     end = next((number for number in heads if number > start), len(lines))
     end = next((n for n in range(start + 1, end) if lines[n].lstrip().startswith("[[")), end)
     while end - 1 > start and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):

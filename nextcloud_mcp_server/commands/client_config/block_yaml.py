@@ -1,7 +1,7 @@
-"""Changes one entry of a YAML text of plain blocks, by the indentation of its lines, and leaves the others alone.
+"""Changes one entry of a YAML text of plain blocks by indentation, and leaves all others unchanged.
 
-That is how goose writes its settings. There is no reader of all YAML here: a text that is written in any other
-way is refused, and what was changed is read again.
+goose writes its settings in this form. This is not a YAML parser: a text in any other form is refused, and the
+changed text is checked.
 """
 
 import re
@@ -9,22 +9,22 @@ from collections.abc import Sequence
 
 _QUOTED = r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'"""
 _KEY = re.compile(r"""(?P<key>[A-Za-z_][\w.-]*|"[^"\\]*"|'[^']*')\s*:(?:\s+(?P<value>.*))?""")
-#: The value that begins in a line, behind the dashes of lists and behind a key; a colon ends that before a space.
+#: The value that begins in a line, after the dashes of lists and after a key; a colon before a space ends a key.
 _VALUE = re.compile(
     rf"""(?:-(?: +|$))*(?:(?:{_QUOTED}|[^\s"'\[{{&*!|>#](?:[^:]|:(?=\S))*?)\s*:(?:\s+|$))?(?P<value>.*)"""
 )
 _WHOLE = re.compile(rf"(?:{_QUOTED})\s*(?:#.*)?")
 _TEXT = re.compile(r"[|>][-+0-9]*\s*(?:#.*)?")
 _BLANK = " \t"
-#: What ends a line for some readers of YAML, and not for others.
+#: Line ends for some YAML parsers and not for others.
 _ODD_LINE_END = re.compile("[\r\x0b\x0c\x85\u2028\u2029]")
 
 
 def put(text: str, entry: str) -> str:
-    """Set the one entry of the one group that `entry` holds, indented by two; both may be new.
+    """Set the one entry of the one group that `entry` contains, indented by two; both may be new.
 
     Raises:
-        ValueError: The text is not one of plain blocks.
+      ValueError: The text is not one of plain blocks.
     """
     group, *ours = entry.split("\n")
     name = ours[0].strip()
@@ -54,7 +54,7 @@ def put(text: str, entry: str) -> str:
 
 
 def _require_entry_alone(before: list[str], after: list[str], group: str, ours: list[str]) -> None:
-    """Read both texts again: nothing but the entry may have changed."""
+    """Check by parsing both texts that only the entry has changed."""
     key, name = _key(group) or "", _key(ours[0].strip()) or ""
     old, new = _blocks(before), _blocks(after)
     entries = _blocks(old.pop(key, [])[1:])
@@ -63,7 +63,7 @@ def _require_entry_alone(before: list[str], after: list[str], group: str, ours: 
 
 
 def _blocks(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Divide lines into the blocks that begin with a key as far left as the first; blank lines are left out."""
+    """Split lines into blocks that begin with a key at the first key's indentation; drop blank lines."""
     said, found = _said(lines), dict[str, list[str]]()
     indent = next((_indent(line) for number, line in enumerate(lines) if said[number]), 0)
     block = list[str]()
@@ -82,7 +82,7 @@ def _only(found: list[int], name: str) -> int | None:
 
 
 def _open(lines: list[str], at: int, group: str) -> None:
-    """Have a group go on in the next line, where it is empty."""
+    """Prepare an empty group for entries on the next lines; refuse one written inline."""
     match = _KEY.fullmatch(lines[at].rstrip())
     value = (match["value"] or "") if match else ""
     if re.fullmatch(r"(\{\s*\}|null|~)(\s+#.*)?", value):
@@ -111,7 +111,7 @@ def _require_blocks(lines: list[str], said: list[bool]) -> None:
 
 
 def _require_whole(line: str, number: int) -> None:
-    """Let a value pass that stands for itself and ends in its line."""
+    """Check that a value is complete and ends in its line."""
     value = _value(line)
     if value.startswith(("&", "*")):
         raise ValueError(f"line {number} has an anchor (&) or an alias (*), and the entry may be part of it")
@@ -133,7 +133,7 @@ def _value(line: str) -> str:
 
 
 def _in_texts(lines: Sequence[str]) -> list[bool]:
-    """Tell of each line whether it is part of a text that a line ahead of it begins with `|` or `>`."""
+    """Tell of each line whether it belongs to a block scalar that an earlier line begins with `|` or `>`."""
     inside, above = list[bool](), -1
     for line in lines:
         if above >= 0 and line.strip(" ") and _indent(line) <= above:
@@ -146,7 +146,7 @@ def _in_texts(lines: Sequence[str]) -> list[bool]:
 
 
 def _said(lines: Sequence[str]) -> list[bool]:
-    """Tell of each line whether it is more than blank or a comment; a text in a block may look like one."""
+    """Tell of each line whether it has content; a line of a block scalar may look like a comment."""
     inside = _in_texts(lines)
     return [
         bool(line.strip(_BLANK)) and (inside[number] or not line.lstrip(_BLANK).startswith("#"))
@@ -164,13 +164,13 @@ def _key(line: str) -> str | None:
 
 
 def _end(lines: list[str], said: list[bool], first: int, indent: int) -> int:
-    """Find the line behind a block; blank lines and comments ahead of what follows belong to that."""
+    """Return the line after a block; blank lines and comments before the next content belong to that."""
     end = first
     for number in range(first, len(lines)):
         line = lines[number]
         if not said[number]:
             continue
-        # The items of a list may stand as far left as its key.
+        # The items of a list may have the same indentation as its key.
         if _indent(line) <= indent and not (_indent(line) == indent and re.match(r" *-( |$)", line)):
             break
         end = number + 1

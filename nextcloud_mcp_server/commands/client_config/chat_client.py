@@ -1,10 +1,10 @@
-"""The chat clients; apart from their configuration, because the command line names them at each start."""
+"""The names of the chat clients; a small module, because the command line always imports it."""
 
 from enum import StrEnum
 
 
 class ChatClient(StrEnum):
-    """The clients we know the configuration of."""
+    """The clients whose configuration is known."""
 
     CLAUDE_DESKTOP = "claude-desktop"
     CLAUDE_CODE = "claude-code"

@@ -1,6 +1,6 @@
-"""Puts our entry into the settings of a chat client, and leaves the rest of the text as it is.
+"""Puts this server's entry into the settings of a chat client, and leaves the rest unchanged.
 
-Each change is read again afterwards: unless exactly the entry has changed, it is refused.
+Each changed text is parsed again: unless only the entry has changed, the change is refused.
 """
 
 import json
@@ -15,22 +15,22 @@ _BOM = "\ufeff"
 
 
 class NotEdited(InvalidInput):
-    """A file is not changed; says why."""
+    """A file was not changed; gives the reason."""
 
 
 def edited(kind: str, text: str, entry: str) -> str:
-    """Set the one entry that `entry` holds, in the same form, in a text of a client's file.
+    """Set the one entry that `entry` contains, in the same format, in the text of a client's file.
 
-    `kind` is the end of the file's name.
+    `kind` is the extension of the file.
 
     Raises:
-        NotEdited: The text is not what the client reads, or is written in a way that cannot be changed safely.
+      NotEdited: The text is not in the client's format, or is written in a way that cannot be changed safely.
     """
     bom, plain = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     lines = plain.replace("\r\n", "\n")
     crlf = "\r\n" in plain
     if crlf and "\n" in plain.replace("\r\n", ""):
-        # Of two kinds of line ends one would become the other.
+        # One of the two kinds of line ends would be converted to the other.
         raise NotEdited("it has line ends of two kinds")
     try:
         new = _EDITORS[kind](lines, entry)

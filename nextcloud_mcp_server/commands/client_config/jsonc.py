@@ -1,7 +1,7 @@
-"""Changes one entry of a JSON text and nothing else: comments, order, spelling and trailing commas stay.
+"""Changes one entry of a JSON text; keeps comments, order, spelling and trailing commas.
 
-For the settings of chat clients, many of which are JSON with comments: a text that was read and written
-anew would lose what users wrote beside their settings.
+For the settings of chat clients, many of which are JSON with comments: parsing and rewriting the text would lose the
+users' comments.
 """
 
 import json
@@ -16,12 +16,12 @@ _START = re.compile(r'["\-0-9tfn]')
 
 
 class NotJson(ValueError):
-    """A text is not JSON, not even with comments and trailing commas; says in which line."""
+    """A text is not JSON, not even with comments and trailing commas; gives the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and where it stands; an object has its members in their order."""
+    """A value and its position; an object has its members in order."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an object: where its name begins, and its value."""
+    """A member of an object: the position of its name, and its value."""
 
     name: str
     start: int
@@ -39,10 +39,10 @@ class Member:
 
 
 def read(text: str) -> Value:
-    """Read a text with comments and trailing commas.
+    """Parse a text with comments and trailing commas.
 
     Raises:
-        NotJson: It is none.
+      NotJson: It is invalid.
     """
     return _Reader(text).document()
 
@@ -51,8 +51,8 @@ def put(text: str, group: str, name: str, entry: Mapping[str, object]) -> str:
     """Set one entry of a group, both of which may be new, and return the text.
 
     Raises:
-        NotJson: The text is not JSON.
-        ValueError: It holds something else where the entry belongs.
+      NotJson: The text is not JSON.
+      ValueError: There is a value of another type where the group or entry belongs.
     """
     if not text.strip():
         return json.dumps({group: {name: dict(entry)}}, indent=2, ensure_ascii=False) + "\n"
@@ -89,7 +89,7 @@ def _fail(text: str, at: int) -> NoReturn:
 
 
 def _past_gap(text: str, at: int) -> int:
-    """Go on behind white space and comments."""
+    """Return the position after white space and comments."""
     while True:
         while text[at : at + 1] and text[at] in _WHITE:
             at += 1
@@ -185,7 +185,7 @@ class _Reader:
         self._skip()
 
     def _separate(self, end: str) -> None:
-        """Go on behind a comma, which may be the last thing before the end, too."""
+        """Skip a comma, which may also be a trailing one."""
         self._skip()
         if self._next() == ",":
             self._open()
@@ -234,7 +234,7 @@ class _Writer:
         return text
 
     def _comma(self, after: int) -> int | None:
-        """Find the comma behind the last member, past comments."""
+        """Return the position of the comma after the last member, past comments."""
         at = _past_gap(self.text, after)
         return at if self.text.startswith(",", at) else None
 
@@ -242,7 +242,7 @@ class _Writer:
         return json.dumps(entry, indent=self.unit, ensure_ascii=False).replace("\n", f"\n{indent}")
 
     def _indent_of(self, at: int) -> str:
-        """Say how far the line is indented in which something stands."""
+        """Return the indentation of the line at a position."""
         line = self.text[self.text.rfind("\n", 0, at) + 1 :]
         return line[: len(line) - len(line.lstrip(" \t"))]
 

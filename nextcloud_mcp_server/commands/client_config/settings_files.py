@@ -1,4 +1,4 @@
-"""Where each chat client keeps its settings, on each system."""
+"""The settings file of each chat client, on each system."""
 
 import sys
 from collections.abc import Callable
@@ -14,9 +14,9 @@ _CLAUDE_DESKTOP = "claude_desktop_config.json"
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The folders of the user at this computer.
+    """The settings folders of the user on this computer.
 
-    `config` is `~/.config` or what `XDG_CONFIG_HOME` names instead, `~/Library/Application Support`, or `%APPDATA%`.
+    `config` is `~/.config` or the value of `XDG_CONFIG_HOME`, `~/Library/Application Support`, or `%APPDATA%`.
     """
 
     system: str
@@ -25,31 +25,31 @@ class Folders:
 
     @classmethod
     def here(cls) -> "Folders":
-        """Find those of this computer."""
+        """Return the folders of this computer."""
         config = platformdirs.user_config_path(appauthor=False, roaming=True)
         return cls(sys.platform, Path.home(), config)
 
     @property
     def dot_config(self) -> Path:
-        """Where programs of Linux keep their settings on a Mac, too."""
+        """The folder in which programs from Linux keep their settings, also on a Mac."""
         return self.home / ".config" if self.system in {"darwin", "win32"} else self.config
 
 
 def settings_file(client: ChatClient, folders: Folders) -> Path | None:
-    """Say where a client keeps its servers for all of the user's projects; None where that is no file to edit."""
+    """Return the file with a client's servers for all projects; None for clients without such a file."""
     find = _FILES.get(client)
     return find(folders) if find else None
 
 
 def _opencode(folders: Folders) -> Path:
-    """Choose between the two names that opencode reads: what the one with comments says wins."""
+    """Choose between the two names that opencode reads: the one with comments takes precedence."""
     folder = folders.dot_config / "opencode"
     with_comments = folder / "opencode.jsonc"
     return with_comments if with_comments.is_file() else folder / "opencode.json"
 
 
 def _claude_desktop(folders: Folders) -> Path:
-    """Find the file, which lies elsewhere where it was installed as a package of Windows."""
+    """Return the file, which has another place where the client was installed as a Windows package."""
     if folders.system == "win32":
         packages = folders.config.parent / "Local" / "Packages"
         for folder in sorted(packages.glob("Claude_*/LocalCache/Roaming/Claude")):
@@ -58,7 +58,7 @@ def _claude_desktop(folders: Folders) -> Path:
 
 
 def _lm_studio(folders: Folders) -> Path:
-    """Find the file: older installations, and those that came of them, keep another one."""
+    """Return the file: older installations, and upgrades of them, use another one."""
     usual, older = folders.home / ".lmstudio", folders.home / ".cache" / "lm-studio"
     return (older if older.is_dir() and not usual.is_dir() else usual) / "mcp.json"
 

@@ -1,4 +1,4 @@
-"""How each chat client is told about this server: the exact text, and where it goes."""
+"""The configuration of each chat client for this server: the exact text, and its place."""
 
 import json
 import shlex
@@ -15,7 +15,7 @@ _NAME = "nextcloud"
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """A server that the client starts itself, over stdio; clients pass on few variables but those named here."""
+    """A server that the client starts itself, over stdio; clients pass on few variables besides these."""
 
     command: str
     arguments: tuple[str, ...]
@@ -24,9 +24,9 @@ class ServerCommand:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server that runs already, over HTTP; `secret` is None where it asks for none.
+    """A server that is already running, over HTTP; `secret` is None where it requires none.
 
-    `toolsets` are those of the server's that this client wants; none named: all that are on there.
+    `toolsets` are those that this client is to use; empty for all that the server has enabled.
     """
 
     url: str
@@ -35,24 +35,24 @@ class ServerAddress:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the client must send along."""
+        """The headers that the client must send."""
         sent = {"Authorization": f"Bearer {self.secret.get_secret_value()}"} if self.secret else {}
         return {**sent, "X-MCP-Toolsets": ",".join(self.toolsets)} if self.toolsets else sent
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A text to paste, and a sentence about where to."""
+    """A text to paste, and a sentence about its place."""
 
     place: str
     text: str
 
 
 def snippet(client: ChatClient, server: ServerCommand | ServerAddress) -> Snippet:
-    """Write the configuration of one client.
+    """Return the configuration for one client.
 
     Raises:
-        ConfigurationError: The client cannot start a server, or cannot use one that runs already.
+      ConfigurationError: The client cannot start a server, or cannot use a running one.
     """
     form = _FORMS[client]
     if isinstance(server, ServerCommand):
@@ -68,7 +68,7 @@ def snippet(client: ChatClient, server: ServerCommand | ServerAddress) -> Snippe
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How one client is told; None for a kind of server that it cannot use."""
+    """The configuration of one client; None for a kind of server that it cannot use."""
 
     name: str
     place: str
@@ -86,7 +86,7 @@ def _with_headers(entry: dict[str, object], server: ServerAddress) -> dict[str, 
 
 
 def _below(key: str, entry: dict[str, object]) -> str:
-    """Write the settings of which our entry is a part, as JSON."""
+    """Return the settings that contain the entry, as JSON."""
     return json.dumps({key: {_NAME: entry}}, indent=2, ensure_ascii=False)
 
 
@@ -99,7 +99,7 @@ def _servers_at(key: str) -> Callable[[ServerAddress], str]:
 
 
 def _claude_code(*arguments: str) -> str:
-    """Remove an earlier entry, beside which Claude Code refuses another; then add one for every folder."""
+    """Remove an earlier entry, since Claude Code refuses a second one; then add one for every folder."""
     scope = ("--scope", "user")
     remove = shlex.join(["claude", "mcp", "remove", *scope, _NAME])
     return f"{remove}\n{shlex.join(['claude', 'mcp', 'add', *scope, *arguments])}"
@@ -112,7 +112,7 @@ def _claude_code_command(server: ServerCommand) -> str:
 
 def _claude_code_address(server: ServerAddress) -> str:
     headers = [f"{name}: {value}" for name, value in server.headers.items()]
-    # `--header` takes any number of values, so it must stand last.
+    # `--header` takes any number of values, so it must be last.
     options = [part for header in headers for part in ("--header", header)]
     return _claude_code("--transport", "http", _NAME, server.url, *options)
 
@@ -142,7 +142,7 @@ def _opencode_address(server: ServerAddress) -> str:
 
 
 def _goose(kind: str, **fields: str) -> str:
-    """Write YAML, in which a JSON text or list is one, too."""
+    """Return YAML; a JSON string or list is valid in it."""
     entry = {"name": _NAME, "enabled": "true", "type": kind, "timeout": "300", **fields}
     return "\n".join(
         ["extensions:", f"  {_NAME}:", *(f"    {name}: {value}" for name, value in entry.items())]
@@ -178,7 +178,7 @@ def _list(texts: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A JSON string without exotic characters is a basic string of TOML, and a scalar of YAML.
+    # A JSON string without unusual characters is a basic string of TOML, and a scalar of YAML.
     return json.dumps(text, ensure_ascii=False)
 
 

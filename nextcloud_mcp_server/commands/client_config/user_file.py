@@ -1,4 +1,4 @@
-"""Changes a file of the user's: as a whole or not at all, with a copy of what was there, and the same permissions."""
+"""Replaces a user's file atomically, with a backup copy and the same permissions."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ _LARGEST = 4_194_304
 
 @dataclass(frozen=True, slots=True)
 class UserFile:
-    """A file as it was read; `path` is where a link leads, `text` is empty where there is none yet."""
+    """A file as it was read; `path` has symbolic links resolved, `text` is "" for a missing file."""
 
     path: Path
     text: str
@@ -21,10 +21,10 @@ class UserFile:
 
     @classmethod
     def read(cls, named: Path) -> "UserFile":
-        """Read a file, or find that there is none.
+        """Read a file, which may be missing.
 
         Raises:
-            ConfigurationError: It cannot be read, or is no text.
+          ConfigurationError: It cannot be read, or is not text.
         """
         try:
             path = named.resolve()
@@ -41,14 +41,14 @@ class UserFile:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other users of the computer can read it."""
+        """Tell whether other users of the computer can read it."""
         return self.exists and os.name == "posix" and bool(self.path.stat().st_mode & 0o077)
 
     def replace(self, text: str, *, now: datetime) -> Path | None:
-        """Write another text, and return the path of the copy of what was there; None where there was nothing.
+        """Write another text; return the path of the backup copy, None where there was no file.
 
         Raises:
-            ConfigurationError: It cannot be written, or was changed meanwhile; it is as it was then.
+          ConfigurationError: It cannot be written, or was changed meanwhile; it is unchanged.
         """
         try:
             if UserFile.read(self.path) != self:
@@ -72,9 +72,9 @@ class UserFile:
         return backup
 
     def _put(self, path: Path, content: bytes) -> None:
-        """Put a file in its place in one step, with the owner and the permissions of the one that was read.
+        """Create or replace a file atomically, with the owner and the permissions of the one that was read.
 
-        A new one is for the user alone, as it is made: an entry may hold a secret.
+        A new file is readable by the user alone from the start: an entry may contain a secret.
         """
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -85,17 +85,17 @@ class UserFile:
                 if self.exists and os.name == "posix":
                     _keep_access(file.fileno(), self.path.stat())
             Path(name).replace(path)
-        except BaseException:  # raised again: no half-written file stays, also after Ctrl+C
+        except BaseException:  # raised again: no partial file remains, also after Ctrl+C
             Path(name).unlink(missing_ok=True)
             raise
 
 
 def _keep_access(descriptor: int, known: os.stat_result) -> None:
-    """Give an open file the owner and the permissions of another; the name may lead to another file by now."""
+    """Set the owner and the permissions of an open file; its path may lead to another file by now."""
     mode = known.st_mode & 0o7777
     try:
         os.fchown(descriptor, known.st_uid, known.st_gid)
     except PermissionError:
-        # The group is another one then, which was not let in before.
+        # The group is then another one, which had no access before.
         mode &= ~0o070
     os.fchmod(descriptor, mode)

@@ -1,1 +1,1 @@
-"""The command `doctor`: checks the setup and says what to do; one module for each part of it."""
+"""The command `doctor`: checks the setup and prints what to do; one module for each part of it."""

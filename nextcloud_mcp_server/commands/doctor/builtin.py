@@ -1,4 +1,4 @@
-"""Looks at what mode `builtin` needs: that chat clients find this server, and find in it what they look for."""
+"""Checks what mode `builtin` requires: clients can reach this server and discover its endpoints."""
 
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -14,14 +14,14 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.metadata import Resource
 
 _HTTPS_PORT = 443
-#: What clients compare byte by byte, and where they go.
+#: The values that clients compare byte by byte, and the endpoints that they use.
 _COMPARED = ("issuer", "authorization_endpoint", "token_endpoint")
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 _PROXY = "have the reverse proxy send every path to this server, /.well-known/ and /mcp too."
 
 
 async def look_at_discovery(settings: Settings, pool: httpx2.AsyncClient) -> list[Finding]:
-    """Check the address as hosted chat clients see it, and what they find there."""
+    """Check the public address as hosted clients see it, and the discovery documents there."""
     return [
         await _reachable(settings),
         await _discovery(settings, pool),
@@ -60,7 +60,7 @@ async def _reachable(settings: Settings) -> Finding:
 
 
 async def _discovery(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
-    """Read what clients read, in each place where one of them looks first."""
+    """Fetch the discovery documents from each location that some client tries first."""
     ours = server_metadata(settings.server_url)
     issuer = {name: ours[name] for name in _COMPARED}
     wanted: dict[str, dict[str, object]] = {
@@ -93,7 +93,7 @@ async def _discovery(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
 
 
 async def _challenge(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
-    """Call without a token: the refusal is where clients learn that they have to sign in, and where."""
+    """Call without a token: from the response clients learn that and where they have to sign in."""
     try:
         answer = await pool.post(settings.resource_url, json=_PING)
     except httpx2.HTTPError:

@@ -1,4 +1,4 @@
-"""Looks at everything a working set-up needs, and says what to do about the rest."""
+"""Checks everything that a working setup needs, and says what to do about errors."""
 
 import sqlite3
 import stat
@@ -24,7 +24,7 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
 
 _CLOCK_SKEW_SECONDS = 30
-#: Nextcloud's longest delay; from here on it answers 429 to every login from our address.
+#: Nextcloud's longest delay; from here on it answers 429 to every login from this server's address.
 _THROTTLED_MILLISECONDS = 25_000
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _DISTRIBUTION = "nextcloud-mcp-server"
@@ -32,7 +32,7 @@ _PACKAGE = "nextcloud_mcp_server"
 
 
 class Verdict(StrEnum):
-    """How a check went."""
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `text` ends in what to do unless all is well."""
+    """One line of the report; `text` ends in what to do unless the check passed."""
 
     verdict: Verdict
     topic: str
@@ -49,7 +49,7 @@ class Finding:
 
 
 class ServerInfo(Protocol):
-    """What a Nextcloud says about itself."""
+    """What a Nextcloud reports about itself."""
 
     @property
     def version(self) -> str:
@@ -58,15 +58,15 @@ class ServerInfo(Protocol):
 
     @property
     def maintenance(self) -> bool:
-        """Whether it serves no one right now."""
+        """Whether it is in maintenance mode."""
         ...
 
 
 class Nextcloud(Protocol):
-    """The Nextcloud to look at."""
+    """The Nextcloud to check."""
 
     async def server_info(self) -> ServerInfo:
-        """Ask who it is; raises for whatever is no usable Nextcloud."""
+        """Fetch its `status.php`; raises unless it is a usable Nextcloud."""
         ...
 
 
@@ -84,7 +84,7 @@ def look_here(settings: Settings) -> Iterator[Finding]:
 
 
 async def look_at_database(settings: Settings) -> Finding:
-    """Check that the database can be read, and change nothing."""
+    """Check that the database can be read, without changing it."""
     shown = database_file(settings) or "PostgreSQL"
     try:
         version = await schema_of(settings)
@@ -104,10 +104,10 @@ async def look_there(
     multi_user: bool = False,
     host: str | None = None,
 ) -> list[Finding]:
-    """Check the Nextcloud: is it one, can we reach it safely, does it let us in.
+    """Check the Nextcloud: its type and version, a secure connection, and that it accepts logins.
 
-    `multi_user` says that every user shares our address, so that one can shut out all; `host` is the
-    name that Nextcloud goes by, where `base` has another.
+    `multi_user`: all users share this server's address, so that one of them can get all blocked. `host` is the name
+    under which Nextcloud is known, where `base` has another.
     """
     try:
         info = await nextcloud.server_info()
@@ -211,7 +211,7 @@ def _secret_files(settings: Settings) -> Iterator[Finding]:
 
 
 def _document_reader() -> Finding:
-    """Try what a hostile document would try in the process that reads it."""
+    """Try in a document worker what a hostile document would try."""
     ways = isolation_check.open_ways()
     if not ways:
         return Finding(Verdict.OK, "documents", "their reader can open no file, connection or process")
@@ -224,12 +224,12 @@ def _document_reader() -> Finding:
 
 
 def _readable_by_others(path: Path) -> bool:
-    # Windows answers 0o777 for everything; rights are kept in access lists there.
+    # Windows reports 0o777 for every file; its permissions are in access control lists.
     return sys.platform != "win32" and bool(path.stat().st_mode & _OTHERS)
 
 
 def _support(version: str, now: datetime) -> Iterator[Finding]:
-    """Say until when the version gets security fixes, and what is known to be wrong with it."""
+    """Report until when the version gets security fixes, and its known defects."""
     ended, end = releases.support_ended(version, now.date()), releases.end_of_support(version)
     if ended is None:
         known = f"this program knows {min(releases.ENDS)} to {max(releases.ENDS)}"
@@ -285,7 +285,7 @@ def _pretty(login: httpx2.Response) -> Finding:
 
 
 def _throttling(capabilities: httpx2.Response, *, multi_user: bool) -> Finding:
-    # Asked without a login: a failed one would be counted against us.
+    # Without a login: a failed one would count against this server's address.
     try:
         throttle = capabilities.json()["ocs"]["data"]["capabilities"]["bruteforce"]
         delay, allowed = int(throttle["delay"]), bool(throttle["allow-listed"])

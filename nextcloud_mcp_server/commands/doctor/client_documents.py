@@ -1,4 +1,4 @@
-"""Looks whether the documents that describe chat clients can be fetched from here (`MODE=builtin`)."""
+"""Checks whether the metadata documents of clients can be fetched from here (`MODE=builtin`)."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
 from nextcloud_mcp_server.errors import DocumentRefusal, DocumentUnfit
 from nextcloud_mcp_server.settings.environment import Settings
 
-#: Documents of wide-spread clients: Claude Code, Codex, VS Code. The first one that the settings allow is tried.
+#: Documents of common clients: Claude Code, Codex, VS Code. The first one that the settings allow is fetched.
 KNOWN: Final = (
     "https://claude.ai/oauth/claude-code-client-metadata",
     "https://chatgpt.com/oauth/codex/client.json",
@@ -21,7 +21,7 @@ _TOPIC = "client documents"
 
 
 async def look_at_documents(settings: Settings, outside: httpx2.AsyncClient) -> Finding:
-    """Fetch a document that is known to exist, in the way in which the server does; `outside` is that way."""
+    """Fetch a document that is known to exist, with the server's own HTTP client, `outside`."""
     if not settings.client_metadata_documents:
         return Finding(Verdict.OK, _TOPIC, "not read (CLIENT_METADATA_DOCUMENTS=false); clients register")
     allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))

@@ -1,4 +1,4 @@
-"""Looks at what mode `oidc` needs beside Nextcloud: the identity provider, the clients, our own address."""
+"""Checks what mode `oidc` requires besides Nextcloud: identity provider, clients, public address."""
 
 from http import HTTPStatus
 from typing import Any, cast
@@ -15,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.oauth2_admin import registered_redirect
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings.environment import Settings
 
-#: OpenID Connect Core §3.1.2.6: the answers to `prompt=none` that say nothing against the client.
+#: OpenID Connect Core §3.1.2.6: errors for `prompt=none` that show that the client is valid.
 _NOBODY_SIGNED_IN = frozenset(
     {"login_required", "interaction_required", "consent_required", "account_selection_required"}
 )
@@ -24,7 +24,7 @@ _ALGORITHM_OF = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}
 
 
 async def look_at_sign_in(settings: Settings, pool: httpx2.AsyncClient) -> list[Finding]:
-    """Check the identity provider and the client that signs users in."""
+    """Check the identity provider and the OAuth client that signs users in."""
     outgoing = Outgoing(pool)
     discovery = Discovery(settings.oidc_issuer or "", outgoing)
     try:
@@ -47,7 +47,7 @@ async def look_at_sign_in(settings: Settings, pool: httpx2.AsyncClient) -> list[
 
 
 async def look_at_grants(settings: Settings, pool: httpx2.AsyncClient) -> list[Finding]:
-    """Check how access to Nextcloud is obtained, without a request that could be counted as failed."""
+    """Check how access to Nextcloud is obtained, without a request that could count as failed."""
     url = NextcloudUrl.parse(settings.require_nextcloud())
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
     found = [] if public_url is None else [await _public(public_url, pool)]
@@ -57,7 +57,7 @@ async def look_at_grants(settings: Settings, pool: httpx2.AsyncClient) -> list[F
 
 
 async def look_at_own_address(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
-    """Check that the public address leads to this server, through whatever stands before it."""
+    """Check that the public address leads to this server, through any proxy before it."""
     try:
         answer = await pool.get(f"{settings.server_url}/healthz")
     except httpx2.HTTPError:
@@ -189,7 +189,7 @@ def _opaque_tokens(settings: Settings, metadata: IssuerMetadata) -> Finding:
 
 
 async def _sign_in_client(settings: Settings, metadata: IssuerMetadata, pool: httpx2.AsyncClient) -> Finding:
-    """Ask for a sign-in that must show no page: a known client with this address on file is sent back."""
+    """Request a sign-in without user interaction: a known client with this redirect URI is redirected."""
     query = {
         "response_type": "code",
         "client_id": settings.oidc_client_id or "",

@@ -1,4 +1,4 @@
-"""Prints the doctor's report."""
+"""Prints the report of `doctor`."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -29,9 +29,9 @@ _COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, V
 
 
 def check(settings: Settings) -> int:
-    """Print every finding; the answer is the exit code."""
+    """Print every finding and return the exit code."""
     logs.set_up("error")
-    # Refuses what serving would refuse.
+    # Raises for settings that would prevent the start of the server.
     select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
     failed = report(look_here(settings))
     failed |= report([anyio.run(look_at_database, settings)])
@@ -44,11 +44,11 @@ def check(settings: Settings) -> int:
 
 
 def report(findings: Iterable[Finding]) -> bool:
-    """Print findings, in colour at a terminal; tell whether one failed."""
+    """Print findings, in colour at a terminal; return whether a check failed."""
     failed = False
     for finding in findings:
         failed |= finding.verdict is Verdict.FAIL
-        # typer leaves the colours out where nobody sees them.
+        # typer removes the colours where the output is not a terminal.
         mark = typer.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
         typer.echo(f"{mark}  {finding.topic}: {finding.text}")
     return failed

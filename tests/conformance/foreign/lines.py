@@ -1,9 +1,9 @@
-"""What the scripts of the foreign clients share: one JSON object a line, orders in, answers out.
+"""The protocol of the scripts that drive third-party clients: one JSON object per line.
 
-Runs in the environment of each client, so it takes nothing but Python. The plan is the only argument: `server` (a URL
-or a command), `headers`, `env`. The orders are `tools`, `call` (`tool`, `arguments`), `read` (`uri`) and `prompt`
-(`name`, `arguments`); each gets one line with `event: answer`. Between them comes a line with `event: asked` for every
-page that the client is asked to show.
+Runs in the environment of each client, so it uses only the standard library. The plan is the only argument: `server`
+(a URL or a command), `headers`, `env`. The commands are `tools`, `call` (`tool`, `arguments`), `read` (`uri`) and
+`prompt` (`name`, `arguments`); each gets one line with `event: answer`. Between them comes a line with `event: asked`
+for every page that the client is asked to show.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Player(Protocol):
         ...
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call a tool; give `text` and `error`, and `code` and `url` where the protocol itself refuses."""
+        """Call a tool; return `text` and `error`, and `code` and `url` for a protocol error."""
         ...
 
     async def read(self, uri: str) -> str:
@@ -30,12 +30,12 @@ class Player(Protocol):
         ...
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> str:
-        """Fill in a prompt."""
+        """Get a prompt."""
         ...
 
 
 def say(**fields: object) -> None:
-    """Tell the test."""
+    """Write an event for the test."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
@@ -52,7 +52,7 @@ def text_of(content: object) -> str:
 
 
 def refused(error: Exception) -> dict[str, Any]:
-    """Take an error of the protocol apart: the SDKs name its parts alike."""
+    """Return the parts of a protocol error, which the SDKs name alike."""
     held = getattr(error, "error", error)
     data = getattr(held, "data", None) or {}
     asked = data.get("elicitations") if isinstance(data, dict) else None
@@ -87,7 +87,7 @@ async def _play(opened: Callable[[dict[str, Any]], AbstractAsyncContextManager[P
 
 
 def play(opened: Callable[[dict[str, Any]], AbstractAsyncContextManager[Player]]) -> None:
-    """Connect, then obey until there are no more orders."""
+    """Connect, then run commands until there are no more."""
     asyncio.run(_play(opened))
 
 

@@ -1,4 +1,4 @@
-"""fastmcp's client, with a handler for what the server asks."""
+"""fastmcp's client, with an elicitation handler."""
 
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,4 +1,4 @@
-"""langchain-mcp-adapters with `get_tools()`: a session of its own, and over stdio a process, for each call."""
+"""langchain-mcp-adapters with `get_tools()`: a session per call, and over stdio a process."""
 
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,7 +20,7 @@ class LangChain:
         return list(self._tools)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        # As an agent calls it, so that the answer is the message that the model gets.
+        # As an agent calls it, so that the result is the message that the model gets.
         wanted = {"type": "tool_call", "id": "1", "name": tool, "args": arguments}
         try:
             message = await self._tools[tool].ainvoke(wanted)

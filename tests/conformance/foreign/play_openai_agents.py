@@ -1,4 +1,4 @@
-"""openai-agents' MCP servers with their defaults, of which the time limit of five seconds matters here."""
+"""openai-agents' MCP servers with their defaults, including the time limit of five seconds."""
 
 from contextlib import asynccontextmanager
 from typing import Any

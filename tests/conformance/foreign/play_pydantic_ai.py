@@ -1,4 +1,4 @@
-"""pydantic-ai's toolset for MCP, as its documentation sets it up: without a handler for what the server asks."""
+"""pydantic-ai's toolset for MCP as its documentation sets it up: without an elicitation handler."""
 
 import json
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ class PydanticAi:
         try:
             result = await self._toolset.direct_call_tool(tool, arguments)
         except ModelRetry as told:
-            # What the model reads.
+            # The text that the model reads.
             return {"text": told.message, "error": True}
         return {"text": as_model_reads(result), "error": False}
 
@@ -45,7 +45,7 @@ async def opened(plan: dict[str, Any]) -> Opened:
         command, *arguments = plan["server"]
         toolset = MCPToolset(
             StdioTransport(command=command, args=arguments, env=plan["env"]),
-            # Its own five seconds are not enough where many tests run at once.
+            # The default of five seconds is too short where many tests run at once.
             init_timeout=60,
         )
     else:

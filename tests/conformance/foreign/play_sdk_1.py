@@ -1,4 +1,4 @@
-"""The Python SDK of the handshake era, with a page that it can show; also behind mcp-remote."""
+"""The Python SDK before 2026-07-28, which can show a page; also used behind mcp-remote."""
 
 from contextlib import asynccontextmanager
 from typing import Any

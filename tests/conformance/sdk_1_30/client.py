@@ -1,10 +1,9 @@
-"""Plays the journey with version 1.30 of the SDK, in an environment of its own; prints what it meets.
+"""A client with version 1.30 of the SDK, in an environment of its own; prints every event.
 
-Reads from the command line, as JSON: `server` (a URL or a command), `headers`, `env`, `elicitation`
-(whether it has a callback), `tool` with `arguments` and `rounds` (how often it is called at most), and `oauth` (the
-`client_id` and `redirect_uri` of a public client, and the `token` it starts with or null; null where
-`headers` say everything). Every line it prints is one JSON object; after an `authorize` it reads the
-address to which the person came back from standard input.
+Reads from the command line, as JSON: `server` (a URL or a command), `headers`, `env`, `elicitation` (whether it has a
+callback), `tool` with `arguments` and `rounds` (the maximum number of calls), and `oauth` (the `client_id` and
+`redirect_uri` of a public client, and the `token` it starts with or null; null where `headers` are sufficient). Every
+line it prints is one JSON object; after an `authorize` it reads the URL of the callback from standard input.
 """
 
 import json
@@ -27,25 +26,25 @@ from mcp.shared.exceptions import McpError
 
 
 def say(**fields: object) -> None:
-    """Tell the test."""
+    """Write an event for the test."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 async def elicit(_: object, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """Say what is asked during a call, and that the person will go there."""
+    """Write the question asked during a call, and accept it."""
     say(event="asked", how="request", url=params.url)
     return types.ElicitResult(action="accept")
 
 
 async def listen(message: object) -> None:
-    """Say which notices arrive."""
+    """Write the notifications that arrive."""
     if isinstance(message, types.ServerNotification):
         say(event="notice", method=message.root.method)
 
 
 class Kept:
-    """A client that was registered by hand, and its tokens."""
+    """The storage of a manually registered client, and its tokens."""
 
     def __init__(self, client_id: str, redirect_uri: str, token: dict[str, str] | None) -> None:
         self.described = {
@@ -70,18 +69,18 @@ class Kept:
 
 
 async def go(url: str) -> None:
-    """Say where the person has to sign in for a token."""
+    """Write where the user has to sign in for a token."""
     say(event="authorize", url=url)
 
 
 async def come_back() -> tuple[str, str | None]:
-    """Read where they came back to."""
+    """Read the URL of the callback."""
     answer = parse_qs(urlsplit(await anyio.to_thread.run_sync(sys.stdin.readline)).query)
     return answer["code"][0].strip(), answer["state"][0].strip()
 
 
 def provider(plan: dict[str, Any]) -> OAuthClientProvider | None:
-    """Make what gets tokens."""
+    """Return what fetches tokens."""
     if plan["oauth"] is None:
         return None
     kept = Kept(**plan["oauth"])
@@ -108,7 +107,7 @@ async def connected(plan: dict[str, Any]) -> AsyncGenerator[tuple[Any, Any]]:
 
 
 async def call(session: ClientSession, tool: str, arguments: dict[str, Any]) -> bool:
-    """Call the tool once; tell whether it went through."""
+    """Call the tool once; return whether it succeeded."""
     try:
         result = await session.call_tool(tool, arguments)
     except McpError as error:
@@ -123,7 +122,7 @@ async def call(session: ClientSession, tool: str, arguments: dict[str, Any]) -> 
 
 
 async def main() -> None:
-    """Connect, and call until the call goes through."""
+    """Connect, and call until the call succeeds."""
     plan = json.loads(sys.argv[1])
     callback = elicit if plan["elicitation"] else None
     async with (

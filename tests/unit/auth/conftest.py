@@ -8,14 +8,14 @@ from tests import consent_fixtures
 
 @pytest.fixture
 async def people(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
-    """Many users, each of whom says on a page of ours which account is theirs."""
+    """Many users, who confirm on a page that an account is theirs."""
     async with consent_fixtures.open_consent_service(tmp_path, template) as made:
         yield made
 
 
 @pytest.fixture
 async def mapped(tmp_path: Path, template: Path) -> AsyncGenerator[consent_fixtures.Stage]:
-    """Many users, whose accounts the operator's identity provider names."""
+    """Many users, whose accounts are in a claim of the identity provider."""
     async with consent_fixtures.open_consent_service(tmp_path, template, mapping_claim="nextcloud") as made:
         yield made
 

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.sandbox.state import User
 
 @dataclass
 class Clock:
-    """A clock that moves only when told."""
+    """A clock that tests move."""
 
     now: datetime = datetime(2026, 11, 27, 21, 6, 47, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ def advance(clock: Clock) -> Callable[[timedelta], None]:
 
 @pytest.fixture
 def sandbox(clock: Clock) -> Sandbox:
-    # What these tests expect was read off the recordings of 32; test_profiles.py has what newer ones do otherwise.
+    # These tests expect what was recorded from 32; test_profiles.py has the differences of newer versions.
     made = Sandbox(clock=clock, version="32")
     alice = User("alice", "Alice Example", "alice", email="alice@example.test", groups=("team",))
     made.state.add_user(alice)

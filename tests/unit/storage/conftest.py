@@ -57,13 +57,13 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Name an empty place; what is tested here holds for every kind of database."""
+    """The URL of an empty database; the tests here run with every dialect."""
     return request.getfixturevalue(f"{request.param}_url")
 
 
 @pytest.fixture
 async def execute(url: str) -> AsyncGenerator[Callable[..., Awaitable[list[tuple[Any, ...]]]]]:
-    """Run statements in the test's database behind the server's back; answer the last one's rows."""
+    """Run statements in the test's database directly; return the last one's rows."""
     engine = backend_of(url).engine()
 
     async def factory(*statements: str) -> list[tuple[Any, ...]]:
@@ -82,7 +82,7 @@ async def execute(url: str) -> AsyncGenerator[Callable[..., Awaitable[list[tuple
 async def open_database(
     url: str, keys: KeyRing, now: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[..., Awaitable[Database]]]:
-    """Open the test's database, as often as wanted: each time stands for another process."""
+    """Open the test's database, repeatedly if needed: each time stands for another process."""
     opened: list[Database] = []
 
     async def factory(*, other_keys: KeyRing | None = None) -> Database:
@@ -112,7 +112,7 @@ def bob() -> Principal:
 
 @pytest.fixture
 def ask(database: Database, alice: Principal) -> Callable[..., Awaitable[Elicitation]]:
-    """Open an elicitation: of alice, for the client `claude`, for reading notes."""
+    """Create a consent request of alice, for the client `claude`, to read notes."""
 
     async def factory(
         principal: Principal = alice,
@@ -140,7 +140,7 @@ def ask(database: Database, alice: Principal) -> Callable[..., Awaitable[Elicita
 
 @pytest.fixture
 def start(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[LoginFlow]]:
-    """Start the login flow of an elicitation."""
+    """Start the login flow of a consent request."""
 
     async def factory(
         elicitation: Elicitation, *, poll_token: str = "poll-token", uid: str | None = None
@@ -172,7 +172,7 @@ def entry(alice: Principal, now: Callable[[], datetime]) -> Callable[..., AuditE
 def complete(
     database: Database, entry: Callable[..., AuditEntry], now: Callable[[], datetime]
 ) -> Callable[..., Awaitable[bool]]:
-    """Finish an elicitation with a grant of its scopes."""
+    """Complete a consent request with a grant of its scopes."""
 
     async def factory(
         elicitation: Elicitation,
@@ -227,7 +227,7 @@ def complete(
 
 @pytest.fixture
 def tokens(now: Callable[[], datetime]) -> Callable[..., Tokens]:
-    """Make tokens whose access token lives for an hour."""
+    """Create tokens whose access token is valid for an hour."""
 
     def factory(access: str = "access-1", refresh: str | None = "refresh-1") -> Tokens:
         return Tokens(
@@ -243,7 +243,7 @@ def tokens(now: Callable[[], datetime]) -> Callable[..., Tokens]:
 def sign_in(
     database: Database, alice: Principal, now: Callable[[], datetime]
 ) -> Callable[..., Awaitable[SignedIn]]:
-    """Sign a user in, in the browser whose cookie holds this value."""
+    """Sign a user in, in the browser whose cookie has this value."""
 
     async def factory(
         token: str, principal: Principal = alice, *, uid: str | None = None, place: str = ""
@@ -295,7 +295,7 @@ def depart(database: Database, now: Callable[[], datetime]) -> Callable[..., Awa
 def hold(
     database: Database, tokens: Callable[..., Tokens], now: Callable[[], datetime]
 ) -> Callable[..., Awaitable[PendingGrant]]:
-    """Hold what Nextcloud gave, in the browser with this sign-in."""
+    """Store a pending grant, in the browser with this sign-in."""
 
     async def factory(
         elicitation: Elicitation,

@@ -14,7 +14,7 @@ def consent() -> MemoryConsent:
 
 @pytest.fixture
 async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser: keeps cookies, asks for pages, says where its forms come from."""
+    """A browser: keeps cookies, requests pages, sends the origin of its forms."""
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(application(consent)),
         base_url=ORIGIN,
@@ -30,6 +30,6 @@ def consent_service() -> MemoryConsentService:
 
 @pytest.fixture
 async def people(consent_service: MemoryConsentService) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser before the pages of many users."""
+    """A browser for the pages of many users."""
     async with browser_of(consent_service) as client:
         yield client
