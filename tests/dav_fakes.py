@@ -148,7 +148,7 @@ async def call_with(
         **ours,
     }
     result: Result = await spec.guarded.body(
-        account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.ours}
+        account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.injected}
     )
     assert_result_meets(spec, result)
     return result

@@ -2,7 +2,7 @@
 
     reads   {"url", "key"}                                    first, once
             {"do": "take", "state", "at": time}
-            {"do": "connect" | "discard", "authorization transaction": id, "row": text, "at": time}
+            {"do": "connect" | "discard", "auth_transaction": id, "row": text, "at": time}
             {"do": "release", "at": time}
     writes  [whether it happened]
 

@@ -25,7 +25,7 @@ from nextcloud_mcp_server.storage.records import Credential, Grant
 MOST_FAILURES = 4
 PAUSE_SECONDS = 1_800
 #: After this many consecutive errors, none can be checked at present.
-MOST_TROUBLES = 3
+MAX_FAILURES = 3
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -71,7 +71,7 @@ def _is_renewable(settings: Settings, credential: Credential) -> bool:
 
 
 async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -> None:
-    progress, kept, dead, file_errors = Progress(), 0, 0, 0
+    progress, kept, dead, failures = Progress(), 0, 0, 0
     overrides = Overrides()
     async with open_database(settings) as database, open_pool_of(settings, overrides) as pool:
         nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
@@ -83,11 +83,11 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
                 now = await broker.renew(grant)
             except NextcloudError as error:
                 say(f"{grant.account.uid}: {error}")
-                file_errors += 1
-                if file_errors == MOST_TROUBLES:
+                failures += 1
+                if failures == MAX_FAILURES:
                     break
                 continue
-            file_errors = 0
+            failures = 0
             if now is None or not now.needs_reauth:
                 kept += 1
                 continue

@@ -196,6 +196,9 @@ def _change(zone: ZoneInfo, moment: datetime) -> _Change:
 
 def _rule(changes: list[_Change]) -> str | None:
     """Find the rule that these changes of successive years follow; None when there is none."""
+    if len({(change.old, change.new) for change in changes}) > 1:
+        # The day recurs and the offsets do not: America/Inuvik left its zone on the day of a yearly change in 1979.
+        return None
     onsets = [change.onset for change in changes]
     if len({(one.month, one.weekday(), one.time()) for one in onsets}) > 1:
         return None

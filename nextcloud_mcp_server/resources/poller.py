@@ -65,7 +65,7 @@ class _Person:
     wrote: bool = False
     # No client can receive updates at present, so nothing is polled.
     idle: bool = False
-    file_errors: int = 0
+    failures: int = 0
 
 
 class Poller:
@@ -163,7 +163,7 @@ class Poller:
         # Random, so that the polls of many users do not coincide.
         seconds *= random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
         # While Nextcloud has errors, no action of a client brings the next poll forward.
-        woken = anyio.Event() if person.file_errors else person.wake
+        woken = anyio.Event() if person.failures else person.wake
         await anyio.sleep(min(self._gap_seconds, seconds))
         with anyio.move_on_after(max(0.0, seconds - self._gap_seconds)):
             await woken.wait()
@@ -182,12 +182,12 @@ class Poller:
         except Exception:  # a supervisor: the polls for this user must survive an unexpected error
             logger.exception("a look for changes failed")
             return self._later(person)
-        person.file_errors = 0
+        person.failures = 0
         return seconds
 
     def _later(self, person: _Person) -> float:
-        person.file_errors += 1
-        return min(self._seconds * 2**person.file_errors, SLOWEST_SECONDS)
+        person.failures += 1
+        return min(self._seconds * 2**person.failures, SLOWEST_SECONDS)
 
     async def _look(self, owner: Hashable, person: _Person) -> float:
         known = person.called or self._state.availability.knows(owner)

@@ -198,8 +198,8 @@ def mcp_app(
         async with running(), parts.mcp.session_manager.run():
             yield
 
-    consent_status = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
+    open_streams = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
     exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
     return Starlette(
-        routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[consent_status, exchanges]
+        routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[open_streams, exchanges]
     )

@@ -221,7 +221,7 @@ def _hints(spec: ToolSpec) -> str:
         "read-only": spec.read_only,
         "destructive": spec.destructive,
         "idempotent": spec.idempotent and not spec.read_only,
-        "open world": spec.open_personal_app,
+        "open world": spec.open_world,
     }
     return ", ".join(name for name, holds in hints.items() if holds)
 

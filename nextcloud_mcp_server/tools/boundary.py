@@ -102,7 +102,7 @@ class GuardedTool(Tool):
                 read_only_hint=spec.read_only,
                 destructive_hint=None if spec.read_only else spec.destructive,
                 idempotent_hint=None if spec.read_only else spec.idempotent,
-                open_world_hint=spec.open_personal_app,
+                open_world_hint=spec.open_world,
             ),
         )
         tool._spec, tool._state, tool._guard = spec, state, Guard(state)
@@ -146,7 +146,9 @@ class GuardedTool(Tool):
             access = Access(call.services, call.caller, call.form, self._state, call.context, until)
             with remarks.collected() as said:
                 return answer.result(await spec.guarded.body(access, **arguments), remarks=said)
-        ours = {name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.ours}
+        ours = {
+            name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.injected
+        }
         job = Job(
             name=self.name,
             scopes=spec.scopes,

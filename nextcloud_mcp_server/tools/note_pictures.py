@@ -87,7 +87,7 @@ def linked(text: str) -> Iterator[str]:
             yield path
 
 
-async def orphaned_tokens(nc: Account, text: str, *, before: str, after: str) -> str | None:
+async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str | None:
     """Return a sentence about files in a text that stayed in the old folder of a note; None without any.
 
     Each is looked up at its new place, and at its old place only when it is not there.
@@ -118,7 +118,7 @@ async def after_move(nc: Account, source: str, destination: str) -> str | None:
         text = (await nc.files.read(destination, length=_MOST_BYTES)).data.decode(errors="replace")
     except (InvalidInput, *file_errors.NOT_SEEN):
         return None
-    return await orphaned_tokens(nc, text, before=before, after=after)
+    return await left_behind(nc, text, before=before, after=after)
 
 
 async def _is_there(nc: Account, path: str) -> bool:

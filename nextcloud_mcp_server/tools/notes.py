@@ -152,7 +152,7 @@ async def nc_notes_update_note(
     )
     stayed = None
     if before is not None and before.path and note.path and before.category != note.category:
-        stayed = await note_pictures.orphaned_tokens(
+        stayed = await note_pictures.left_behind(
             nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
         )
     sent = {"title": title, "category": category, "content": content, "favorite": favorite}

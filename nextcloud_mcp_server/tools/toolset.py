@@ -94,7 +94,7 @@ class ToolSpec:
         return self.read_only or guarded or "_delete_" in self.name
 
     @property
-    def open_personal_app(self) -> bool:
+    def open_world(self) -> bool:
         """Whether a call notifies or otherwise reaches other users: by its scopes, or as declared."""
         return self.reaches_others or bool(self.scopes & OUTWARD)
 
@@ -114,7 +114,7 @@ class ToolSpec:
         return schemas.printed().get(self.name) or self.arguments.schema
 
     @cached_property
-    def ours(self) -> frozenset[str]:
+    def injected(self) -> frozenset[str]:
         """The injected parameters of the body."""
         return INJECTED_PARAMETERS.intersection(inspect.signature(self.guarded.body).parameters)
 
@@ -143,7 +143,7 @@ class Toolset:
     ) -> Callable[[Guarded], Guarded]:
         """Add a guarded body as a tool; its name and docstring become the tool's name and description.
 
-        `repeatable` and `reaches_others` declare what `ToolSpec.idempotent` and `open_personal_app` cannot derive.
+        `repeatable` and `reaches_others` declare what `ToolSpec.idempotent` and `open_world` cannot derive.
         """
 
         def add(guarded: Guarded) -> Guarded:

@@ -18,7 +18,7 @@ JOURNEYS = [
         client,
         transport,
         id=f"{client.package} over {transport}",
-        marks=() if client.services else pytest.mark.clients,
+        marks=() if client.core else pytest.mark.clients,
     )
     for client in CLIENTS
     for transport in client.transports

@@ -14,7 +14,7 @@ class Foreign:
     """One client.
 
     `requirements` names its Python environment, `script` what drives it (in `foreign`); commands have neither.
-    `lacks` lists the steps of the journey that it does not support. `services`: cheap enough for every run of the
+    `lacks` lists the steps of the journey that it does not support. `core`: cheap enough for every run of the
     tests.
     """
 
@@ -26,15 +26,15 @@ class Foreign:
     requirements: str | None = None
     script: str | None = None
     lacks: frozenset[str] = frozenset()
-    services: bool = False
+    core: bool = False
 
 
 CLIENTS = (
     Foreign(
-        "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", services=True
+        "Python SDK 1", "mcp", "1.30.0", "error", requirements="sdk_1", script="play_sdk_1.py", core=True
     ),
     Foreign(
-        "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", services=True
+        "fastmcp", "fastmcp", "4.2.3", "held", requirements="fastmcp", script="play_fastmcp.py", core=True
     ),
     Foreign(
         "TypeScript SDK 2",
@@ -42,7 +42,7 @@ CLIENTS = (
         "2.4.0",
         "held",
         script="play_ts_sdk_2.mjs",
-        services=True,
+        core=True,
     ),
     Foreign("TypeScript SDK 1", "@modelcontextprotocol/sdk", "1.32.2", "error", script="play_ts_sdk_1.mjs"),
     Foreign(

@@ -28,7 +28,7 @@ _DISABLED = case(disabled("bob"), sandbox_only="accounts are disabled by the adm
 _OCS_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True)
 _DAV_COOKIE = cookies_of("/remote.php/dav/files/alice/", method="PROPFIND")
 _NOTES_COOKIE = cookies_of("/index.php/apps/notes/api/v1/notes")
-_PASSWORD_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True, consent_service=1)
+_PASSWORD_COOKIE = cookies_of("/ocs/v2.php/cloud/user?format=json", ocs=True, requests=1)
 _CONSENT_REQUEST: tuple[Step, ...] = (flow_started, flow_landed, flow_picked)
 
 

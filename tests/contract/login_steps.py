@@ -52,7 +52,7 @@ def wrong_password(person: str = "alice") -> Step:
     return step
 
 
-def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", consent_service: int = 2) -> Step:
+def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", requests: int = 2) -> Step:
     """Store the cookies of alice after this request, repeated by a client that keeps cookies.
 
     With a password the first response only finds out whether the client returns cookies; the second opens the
@@ -63,7 +63,7 @@ def cookies_of(path: str, *, ocs: bool = False, method: str = "GET", consent_ser
         headers = {"OCS-APIRequest": "true"} if ocs else {}
         if method == "PROPFIND":
             headers["Depth"] = "0"
-        for _ in range(consent_service):
+        for _ in range(requests):
             sent = {**headers, "Cookie": session.cookies} if session.cookies else headers
             answer = await session.server.send(
                 method, path, password=session.passwords.get("alice"), headers=sent

@@ -64,7 +64,7 @@ FOR_NEWCOMERS = [
     "[x] Read your notes",
     "Nextcloud's page “Account access”",
     "Our page “Signed in as Alice Example”",
-    "One trip: the client has its token",
+    "One authorization: the client has its token",
     "• Shopping list",
     'error="insufficient_scope"',
     "Written: “Birthday gifts”. Nextcloud still lists one access of hers.",

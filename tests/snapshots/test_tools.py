@@ -19,7 +19,7 @@ SPECS = mcp_server.select(TOOLSETS, exclude=(), read_only=False)
 
 
 def listed(spec: ToolSpec) -> dict[str, Any]:
-    hints = {"readOnlyHint": spec.read_only, "openWorldHint": spec.open_personal_app}
+    hints = {"readOnlyHint": spec.read_only, "openWorldHint": spec.open_world}
     if not spec.read_only:
         hints |= {"destructiveHint": spec.destructive, "idempotentHint": spec.idempotent}
     return {

@@ -20,8 +20,8 @@ KNOWN: Final = (
 _TOPIC = "client documents"
 
 
-async def look_at_documents(settings: Settings, outside: httpx2.AsyncClient) -> Finding:
-    """Fetch a document that is known to exist, with the server's own HTTP client, `outside`."""
+async def look_at_documents(settings: Settings, client: httpx2.AsyncClient) -> Finding:
+    """Fetch a document that is known to exist, with the server's own HTTP client, `client`."""
     if not settings.client_metadata_documents:
         return Finding(Verdict.OK, _TOPIC, "not read (CLIENT_METADATA_DOCUMENTS=false); clients register")
     allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
@@ -30,12 +30,12 @@ async def look_at_documents(settings: Settings, outside: httpx2.AsyncClient) -> 
         return Finding(
             Verdict.OK, _TOPIC, "not tried: none of the hosts that are known here is in ALLOWED_CLIENTS"
         )
-    return await _fetched(settings, url, outside)
+    return await _fetched(settings, url, client)
 
 
-async def _fetched(settings: Settings, url: str, outside: httpx2.AsyncClient) -> Finding:
+async def _fetched(settings: Settings, url: str, client: httpx2.AsyncClient) -> Finding:
     try:
-        await document_source.fetch(outside, url)
+        await document_source.fetch(client, url)
     except DocumentUnavailable as failure:
         reason, detail = failure.reason, failure.detail
     except DocumentRefusal as refusal:

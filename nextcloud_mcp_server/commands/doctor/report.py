@@ -22,7 +22,7 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.mcp_server import select
 from nextcloud_mcp_server.server.modes.builtin import open_documents
-from nextcloud_mcp_server.server.services import Outside
+from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings.environment import Settings
 
 _COLOURS = {Verdict.OK: typer.colors.GREEN, Verdict.WARN: typer.colors.YELLOW, Verdict.FAIL: typer.colors.RED}
@@ -80,5 +80,5 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
 
 
 async def _documents(settings: Settings) -> Finding:
-    async with open_documents(settings, Outside()) as outside:
-        return await look_at_documents(settings, outside)
+    async with open_documents(settings, Overrides()) as client:
+        return await look_at_documents(settings, client)

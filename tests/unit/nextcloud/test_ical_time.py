@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import icalendar
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server import errors
@@ -127,6 +127,7 @@ def test_a_time_by_the_clock_of_a_zone_is_that_of_the_specification(
 
 
 @settings(max_examples=20, deadline=None)
+@example(("America/Inuvik", datetime(1979, 4, 29, 10, tzinfo=UTC)))
 @given(places())
 def test_the_description_of_the_zone_says_the_same_moment(place: tuple[str, datetime]) -> None:
     name, moment = place

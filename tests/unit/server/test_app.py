@@ -11,14 +11,14 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.app import Site
+from nextcloud_mcp_server.server.app import PublicUrls
 from nextcloud_mcp_server.server.database_file import has_state
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
 from tests.auth_fixtures import NEXTCLOUD, Stage
 
-SITE = Site("http://127.0.0.1:8765", "http://127.0.0.1:8765")
+SITE = PublicUrls("http://127.0.0.1:8765", "http://127.0.0.1:8765")
 SECRET = "a-secret-of-the-tests-0123456789"
 
 
@@ -31,21 +31,25 @@ def configured(folder: Path, **overrides: object) -> Settings:
 @pytest.mark.parametrize(
     ("host", "public_url", "site"),
     [
-        ("127.0.0.1", None, Site("http://127.0.0.1:8765", "http://127.0.0.1:8765")),
-        ("0.0.0.0", None, Site("http://127.0.0.1:8765", "http://127.0.0.1:8765")),
-        ("::", None, Site("http://[::1]:8765", "http://[::1]:8765")),
-        ("::1", None, Site("http://[::1]:8765", "http://[::1]:8765")),
-        ("127.0.0.1", "https://mcp.example.org/", Site("http://127.0.0.1:8765", "https://mcp.example.org")),
+        ("127.0.0.1", None, PublicUrls("http://127.0.0.1:8765", "http://127.0.0.1:8765")),
+        ("0.0.0.0", None, PublicUrls("http://127.0.0.1:8765", "http://127.0.0.1:8765")),
+        ("::", None, PublicUrls("http://[::1]:8765", "http://[::1]:8765")),
+        ("::1", None, PublicUrls("http://[::1]:8765", "http://[::1]:8765")),
+        (
+            "127.0.0.1",
+            "https://mcp.example.org/",
+            PublicUrls("http://127.0.0.1:8765", "https://mcp.example.org"),
+        ),
     ],
 )
 def test_a_site_is_reached_where_it_listens_or_where_the_operator_says(
-    tmp_path: Path, host: str, public_url: str | None, site: Site
+    tmp_path: Path, host: str, public_url: str | None, site: PublicUrls
 ) -> None:
-    assert Site.of(configured(tmp_path, nextcloud_mcp_server_url=public_url), host, 8765) == site
+    assert PublicUrls.of(configured(tmp_path, nextcloud_mcp_server_url=public_url), host, 8765) == site
 
 
 def test_a_site_answers_to_its_own_names_alone() -> None:
-    site = Site("http://127.0.0.1:8765", "https://mcp.example.org")
+    site = PublicUrls("http://127.0.0.1:8765", "https://mcp.example.org")
 
     assert site.names() == {"127.0.0.1:8765", "localhost:8765", "[::1]:8765", "mcp.example.org"}
     assert "https://mcp.example.org" in site.origins()

@@ -97,6 +97,7 @@ async def test_an_error_of_the_database_is_the_library_s_own(tmp_path: Path) -> 
     await engine.dispose()
 
 
+@pytest.mark.process
 def test_a_process_ends_though_a_connection_was_not_closed(tmp_path: Path) -> None:
     lines = (
         "import sys, anyio",

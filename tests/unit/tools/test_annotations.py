@@ -57,14 +57,14 @@ def test_what_reaches_other_people_is_open_world_and_nothing_else_is() -> None:
         name for name, spec in EVERY.items() if spec.toolset in OUTWARD_TOOLSETS and not spec.read_only
     }
 
-    assert {name for name, spec in EVERY.items() if spec.open_personal_app} == reaching | SPEAKING
+    assert {name for name, spec in EVERY.items() if spec.open_world} == reaching | SPEAKING
 
 
 def test_a_tool_that_addresses_people_is_open_world() -> None:
     for spec in EVERY.values():
         addressing = {"attendees", "assignees", "comment", "person", "group", "conversation"}
         if addressing & set(spec.arguments.schema["properties"]) and not spec.read_only:
-            assert spec.open_personal_app, spec.name
+            assert spec.open_world, spec.name
 
 
 def test_every_tool_has_a_title_of_its_own() -> None:

@@ -59,7 +59,7 @@ def test_there_are_twelve_tools_in_eight_kilobytes() -> None:
                 "readOnlyHint": tool.read_only,
                 "destructiveHint": tool.destructive,
                 "idempotentHint": tool.idempotent,
-                "openWorldHint": tool.open_personal_app,
+                "openWorldHint": tool.open_world,
             },
         }
         for tool in files.tools

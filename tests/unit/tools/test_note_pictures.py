@@ -171,7 +171,7 @@ async def test_what_cannot_be_looked_at_after_a_move_is_not_spoken_of(place: Pla
 
     assert await note_pictures.after_move(account, "a/x.md", "b/x.md") is None
     assert await note_pictures.after_move(account, "a/x.md", "a/y.md") is None
-    assert await note_pictures.orphaned_tokens(account, "![a](a.png)", before="a", after="b") is None
+    assert await note_pictures.left_behind(account, "![a](a.png)", before="a", after="b") is None
 
 
 def test_the_files_that_a_text_names_are_found_each_once() -> None:

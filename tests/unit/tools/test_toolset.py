@@ -25,7 +25,7 @@ def test_a_tool_is_data_taken_from_its_body() -> None:
     assert spec.description == "Count the notes."
     assert spec.scopes == {"notes:read"}
     assert spec.result_type is Result
-    assert (spec.read_only, spec.destructive, spec.idempotent, spec.open_personal_app) == (
+    assert (spec.read_only, spec.destructive, spec.idempotent, spec.open_world) == (
         True,
         False,
         True,

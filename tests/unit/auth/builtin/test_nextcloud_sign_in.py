@@ -1,4 +1,4 @@
-"""One trip to Nextcloud: what is checked before anything is sent, and what becomes of what it gave."""
+"""One authorization request to Nextcloud: the checks before anything is sent, and what becomes of the tokens."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
