@@ -17,7 +17,7 @@ class DeckWriter:
         self._newer = newer
 
     def person(self, uid: str) -> Fields:
-        """Name somebody."""
+        """Write a user as Deck does."""
         user = self._state.users.get(uid)
         name = uid if user is None else user.display_name
         return {"primaryKey": uid, "uid": uid, "displayname": name, "type": 0}

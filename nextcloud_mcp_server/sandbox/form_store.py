@@ -26,11 +26,11 @@ class StoredForm:
     shown_to: set[str] = field(default_factory=set[str])
 
     def permissions(self, uid: str) -> list[str]:
-        """List what somebody may do with it."""
+        """List what a user may do with it."""
         return ["edit", "embed", *_RESULTS, "submit"] if uid == self.owner else ["submit"]
 
     def seen_by(self, uid: str) -> list[Fields]:
-        """List what was answered, as far as somebody may see it."""
+        """List what was answered, as far as a user may see it."""
         return [one for one in self.submissions if uid in {self.owner, one["userId"]}]
 
     def stub(self, uid: str) -> Fields:
@@ -113,7 +113,7 @@ class StoredForm:
         return made
 
     def answer(self, uid: str, name: str, at: int, answers: list[tuple[int, str]]) -> None:
-        """Add what somebody answered, by the ids of the questions; the newest is the first."""
+        """Add the answers of a user, by the ids of the questions; the newest is the first."""
         number = len(self.submissions) + 1
         written = [
             {"id": 10 * number + place, "submissionId": number, "questionId": question, "text": text}

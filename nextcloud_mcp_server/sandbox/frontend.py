@@ -62,12 +62,14 @@ class Frontend:
         inner[STREAMED_KEY] = any(fault.kind == "streamed" for fault in faults)
         inner[SESSION_KEY] = known or self._context.state.new_session()
         lost = any(fault.kind == "lost_body" for fault in faults)
-        visit = _Visit(send, inner, known=known, cookie_path=self._context.base_path or "/", lost=lost)
+        recorded = _RecordedResponse(
+            send, inner, known=known, cookie_path=self._context.base_path or "/", lost=lost
+        )
         answer = self._refuse(request, local, area, status) or self._app
         try:
-            await answer(inner, receive, visit.send)
+            await answer(inner, receive, recorded.send)
         finally:
-            self._remember(request, visit.status)
+            self._remember(request, recorded.status)
         if lost:
             # The head promises a byte that never comes, so the connection has to break.
             head = [(b"content-length", b"1")]
@@ -125,7 +127,7 @@ class Frontend:
         )
 
 
-class _Visit:
+class _RecordedResponse:
     """Watches an answer on its way out: notes the status, adds cookies, or holds it back."""
 
     def __init__(

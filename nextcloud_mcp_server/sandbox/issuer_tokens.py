@@ -126,7 +126,7 @@ class TokenEndpoints:
         resources = tuple(form.get("resource", []))
         match _one(form, "grant_type"):
             case "authorization_code":
-                family = self._redeem(client, form)
+                family = self._exchange_code(client, form)
             case "refresh_token":
                 family = self._refresh(client, form)
             case _:
@@ -137,12 +137,12 @@ class TokenEndpoints:
             return _refused("invalid_target")
         return JSONResponse(self._tokens.answer(family, resources), headers=_NO_STORE)
 
-    def _redeem(self, client: IssuerClient, form: Form) -> Family | None:
+    def _exchange_code(self, client: IssuerClient, form: Form) -> Family | None:
         code = self._state.codes.get(_one(form, "code"))
         if code is None or code.family.client_id != client.client_id:
             return None
         if code.used:
-            # Somebody else has the code as well (RFC 6749 §4.1.2).
+            # Another party has the code as well (RFC 6749 §4.1.2).
             code.family.ended = True
             return None
         code.used = True

@@ -121,7 +121,7 @@ class StoredMessage:
 
 @dataclass(slots=True)
 class StoredMailbox:
-    """A mailbox; Mail lists what is in it once somebody opened it there."""
+    """A mailbox; Mail lists what is in it once a user opened it there."""
 
     id: int
     account_id: int

@@ -110,7 +110,7 @@ class Tag:
 
 @dataclass(slots=True, eq=False)
 class Comment:
-    """What somebody said of a file."""
+    """The comment of a user on a file."""
 
     id: int
     author: str

@@ -205,7 +205,7 @@ class OAuth2App:
         address = address_of(request)
         if self._throttle.blocks(address):
             return too_many_requests()
-        given = self._redeem(request, await _fields(request))
+        given = self._exchange_code(request, await _fields(request))
         if not isinstance(given, OAuthGrant):
             self._throttle.count(address)
             throttled = {"X-Nextcloud-Bruteforce-Throttled": f"{self._throttle.delay_ms(address)}ms"}
@@ -220,7 +220,7 @@ class OAuth2App:
             }
         )
 
-    def _redeem(self, request: Request, fields: dict[str, str]) -> OAuthGrant | TokenError:
+    def _exchange_code(self, request: Request, fields: dict[str, str]) -> OAuthGrant | TokenError:
         grant_type = fields.get("grant_type")
         if grant_type not in {"authorization_code", "refresh_token"}:
             return "invalid_grant"
@@ -270,7 +270,7 @@ class OAuth2App:
         grant.delivered += 1
 
     def _login_first(self, request: Request) -> Response:
-        # Nextcloud sends a browser to its login page; whoever does not ask for HTML learns only the fact.
+        # Nextcloud sends a browser to its login page; a client that does not ask for HTML learns only the fact.
         if "html" not in request.headers.get("Accept", "").lower():
             return refuse_json(Refusal.ANONYMOUS)
         here = request.url.path.removeprefix(self._context.base_path).removeprefix("/index.php")

@@ -140,7 +140,7 @@ class OcsApi:
 
 
 def _if_new(request: Request, document: object) -> Response:
-    """Answer with an etag, and 304 to whoever brings that back."""
+    """Answer with an etag, and 304 to a request that sends this etag."""
     etag = f'"{hashlib.md5(php_json(document).encode(), usedforsecurity=False).hexdigest()}"'
     if request.headers.get("If-None-Match") == etag:
         return Response(status_code=304, headers={**NO_CACHE, "ETag": etag})

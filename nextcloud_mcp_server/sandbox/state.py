@@ -150,7 +150,7 @@ class LoginFlow:
 
 @dataclass(slots=True)
 class Share:
-    """Something that its owner shares with a person (0), a group (1) or whoever has a link (3)."""
+    """Something that its owner shares with a person (0), a group (1) or anyone with the link (3)."""
 
     id: int
     kind: int
@@ -170,7 +170,7 @@ class Share:
 
 @dataclass(slots=True)
 class UserStatus:
-    """Whether somebody is there, and what they say about it until `clear_at`."""
+    """Whether a user is there, and the message that they set, until `clear_at`."""
 
     kind: str = "offline"
     by_user: bool = False

@@ -226,7 +226,7 @@ def _assign(node: Node, tag: Tag | None, asked: str) -> Response:
         raise DavFault(412, "Sabre\\DAV\\Exception\\PreconditionFailed", what)
     if tag.id in node.tags:
         raise conflict("PUT is not allowed on non-files.")
-    # apps/dav/lib/SystemTag/SystemTagsObjectMappingCollection.php of 32: whoever may change the file.
+    # apps/dav/lib/SystemTag/SystemTagsObjectMappingCollection.php of 32: a user who may change the file.
     if node.readonly:
         raise forbidden(f"No permission to assign tag to {node.file_id}")
     node.tags.add(tag.id)

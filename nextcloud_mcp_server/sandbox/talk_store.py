@@ -61,7 +61,7 @@ class TalkStore:
         return room
 
     def say(self, room: TalkRoom, author: str, text: str, sent_at: int) -> TalkMessage:
-        """Let somebody say something."""
+        """Add a message of a user."""
         message = TalkMessage(next(self.ids), author, text, sent_at)
         room.messages.append(message)
         return message
