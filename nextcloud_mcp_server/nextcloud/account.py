@@ -12,6 +12,7 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
@@ -20,7 +21,6 @@ from nextcloud_mcp_server.nextcloud.file_search import FileSearch
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
-from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.tags import LabelsClient
@@ -31,24 +31,24 @@ from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
-    from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
-    from nextcloud_mcp_server.nextcloud.collectives import CollectivesClient
-    from nextcloud_mcp_server.nextcloud.comments import CommentsClient
-    from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
-    from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
-    from nextcloud_mcp_server.nextcloud.deck import DeckClient
+    from nextcloud_mcp_server.apps.calendar.client import CalendarClient
+    from nextcloud_mcp_server.apps.collectives.client import CollectivesClient
+    from nextcloud_mcp_server.apps.contacts.client import ContactsClient
+    from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
+    from nextcloud_mcp_server.apps.deck.client import DeckClient
+    from nextcloud_mcp_server.apps.forms.client import FormsClient
+    from nextcloud_mcp_server.apps.mail.client import MailClient
+    from nextcloud_mcp_server.apps.news.client import NewsClient
+    from nextcloud_mcp_server.apps.sharing.client import SharingClient
+    from nextcloud_mcp_server.apps.status.client import StatusClient
+    from nextcloud_mcp_server.apps.tables.client import TablesClient
+    from nextcloud_mcp_server.apps.tags_and_comments.comments import CommentsClient
+    from nextcloud_mcp_server.apps.talk.client import TalkClient
+    from nextcloud_mcp_server.apps.tasks.client import TasksClient
+    from nextcloud_mcp_server.apps.upload.client import UploadClient
+    from nextcloud_mcp_server.apps.versions.client import HistoryClient
     from nextcloud_mcp_server.nextcloud.download import DownloadClient
-    from nextcloud_mcp_server.nextcloud.forms import FormsClient
-    from nextcloud_mcp_server.nextcloud.mail import MailClient
     from nextcloud_mcp_server.nextcloud.menu import MenuClient
-    from nextcloud_mcp_server.nextcloud.news import NewsClient
-    from nextcloud_mcp_server.nextcloud.sharing import SharingClient
-    from nextcloud_mcp_server.nextcloud.status import StatusClient
-    from nextcloud_mcp_server.nextcloud.tables import TablesClient
-    from nextcloud_mcp_server.nextcloud.talk import TalkClient
-    from nextcloud_mcp_server.nextcloud.tasks import TasksClient
-    from nextcloud_mcp_server.nextcloud.upload import UploadClient
-    from nextcloud_mcp_server.nextcloud.versions import HistoryClient
 
 _OLDEST = 28
 
@@ -92,7 +92,7 @@ class Account:
     @cached_property
     def upload(self) -> "UploadClient":
         """Uploads large files in chunks."""
-        from nextcloud_mcp_server.nextcloud.upload import UploadClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.upload.client import UploadClient  # noqa: PLC0415 - most servers do without
 
         return UploadClient(self._http, self.files)
 
@@ -111,7 +111,7 @@ class Account:
     @cached_property
     def history(self) -> "HistoryClient":
         """Earlier versions of files."""
-        from nextcloud_mcp_server.nextcloud.versions import HistoryClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.versions.client import HistoryClient  # noqa: PLC0415 - most servers do without
 
         return HistoryClient(self._http)
 
@@ -135,70 +135,70 @@ class Account:
     @cached_property
     def sharing(self) -> "SharingClient":
         """Manages the shares that the user gives and receives."""
-        from nextcloud_mcp_server.nextcloud.sharing import SharingClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.sharing.client import SharingClient  # noqa: PLC0415 - most servers do without
 
         return SharingClient(self._http)
 
     @cached_property
     def comments(self) -> "CommentsClient":
         """Comments on files."""
-        from nextcloud_mcp_server.nextcloud.comments import CommentsClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.tags_and_comments.comments import CommentsClient  # noqa: PLC0415 - most servers do without
 
         return CommentsClient(self._http)
 
     @cached_property
     def calendar(self) -> "CalendarClient":
         """The user's calendars."""
-        from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
+        from nextcloud_mcp_server.apps.calendar.client import CalendarClient  # noqa: PLC0415 - seldom used
 
         return CalendarClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VEVENT"))
 
     @cached_property
     def tasks(self) -> "TasksClient":
         """The user's tasks."""
-        from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
+        from nextcloud_mcp_server.apps.tasks.client import TasksClient  # noqa: PLC0415 - seldom used
 
         return TasksClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VTODO"))
 
     @cached_property
     def contacts(self) -> "ContactsClient":
         """Address books and contacts."""
-        from nextcloud_mcp_server.nextcloud.contacts import ContactsClient  # noqa: PLC0415 - seldom used
+        from nextcloud_mcp_server.apps.contacts.client import ContactsClient  # noqa: PLC0415 - seldom used
 
         return ContactsClient(self._http, cache=self._cache)
 
     @cached_property
     def deck(self) -> "DeckClient":
         """Boards, stacks and cards."""
-        from nextcloud_mcp_server.nextcloud.deck import DeckClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.deck.client import DeckClient  # noqa: PLC0415 - most servers do without
 
         return DeckClient(self._http)
 
     @cached_property
     def tables(self) -> "TablesClient":
         """Tables and their rows."""
-        from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.tables.client import TablesClient  # noqa: PLC0415 - most servers do without
 
         return TablesClient(self._http)
 
     @cached_property
     def talk(self) -> "TalkClient":
         """Conversations in Talk."""
-        from nextcloud_mcp_server.nextcloud.talk import TalkClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.talk.client import TalkClient  # noqa: PLC0415 - most servers do without
 
         return TalkClient(self._http)
 
     @cached_property
     def status(self) -> "StatusClient":
         """Reads and sets user statuses."""
-        from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.status.client import StatusClient  # noqa: PLC0415 - most servers do without
 
         return StatusClient(self._http)
 
     @cached_property
     def cookbook(self) -> "CookbookClient":
         """Recipes."""
-        from nextcloud_mcp_server.nextcloud.cookbook import (  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.cookbook.client import (  # noqa: PLC0415 - most servers do without
             CookbookClient,
         )
 
@@ -207,7 +207,7 @@ class Account:
     @cached_property
     def collectives(self) -> "CollectivesClient":
         """Pages of collectives."""
-        from nextcloud_mcp_server.nextcloud.collectives import (  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.collectives.client import (  # noqa: PLC0415 - most servers do without
             CollectivesClient,
         )
 
@@ -216,21 +216,21 @@ class Account:
     @cached_property
     def forms(self) -> "FormsClient":
         """Reads forms and their submissions."""
-        from nextcloud_mcp_server.nextcloud.forms import FormsClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.forms.client import FormsClient  # noqa: PLC0415 - most servers do without
 
         return FormsClient(self._http)
 
     @cached_property
     def news(self) -> "NewsClient":
         """Feeds and their articles."""
-        from nextcloud_mcp_server.nextcloud.news import NewsClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.news.client import NewsClient  # noqa: PLC0415 - most servers do without
 
         return NewsClient(self._http)
 
     @cached_property
     def mail(self) -> "MailClient":
         """Reads mail."""
-        from nextcloud_mcp_server.nextcloud.mail import MailClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.apps.mail.client import MailClient  # noqa: PLC0415 - most servers do without
 
         return MailClient(self._http)
 

@@ -41,11 +41,11 @@ LIST_TTL_MS = 300_000
 #: A module is imported when its toolset is on, as in `tools.registry`. Some clients look at the first page
 #: alone, so it holds what a user would attach.
 KINDS = (
-    ("notes", "notes", "Notes"),
-    ("files", "files", "Files"),
-    ("calendar", "calendar", "Events"),
-    ("contacts", "contacts", "Contacts"),
-    (CONNECTION, "capabilities", "Capabilities"),
+    ("notes", "apps.notes.resources", "Notes"),
+    ("files", "apps.files.resources", "Files"),
+    ("calendar", "apps.calendar.resources", "Events"),
+    ("contacts", "apps.contacts.resources", "Contacts"),
+    (CONNECTION, "resources.capabilities", "Capabilities"),
 )
 
 _INSTRUCTIONS = """\
@@ -122,7 +122,7 @@ def kinds(specs: Iterable[ToolSpec]) -> list[tuple[Kind, Facts]]:
 
 
 def _kind(module: str, name: str) -> tuple[Kind, Facts]:
-    kind: Kind = getattr(import_module(f"nextcloud_mcp_server.resources.{module}"), name)()
+    kind: Kind = getattr(import_module(f"nextcloud_mcp_server.{module}"), name)()
     toolset = kind.about.toolset
     facts = Facts(
         toolset=toolset,

@@ -14,7 +14,7 @@ CONNECTION = "connection"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A toolset: the module below `tools` that declares it under its own name, and its app.
+    """A toolset: the module of this package that declares it under its own name, and its app.
 
     `about` is its name in the instructions for the model, and `app` must be installed at Nextcloud. `menu`: the app
     announces nothing in the capabilities and appears only in the menu of users who may open it.
@@ -27,34 +27,34 @@ class Entry:
 
 
 TOOLSETS: dict[str, Entry] = {
-    CONNECTION: Entry("connection"),
-    "notes": Entry("notes", "notes", app="notes"),
-    "files": Entry("files", "files"),
-    "history": Entry("versions", "earlier versions of files", app="files_versions"),
-    "labels": Entry("tags_and_comments", "tags, favorites and comments of files"),
-    "upload": Entry("upload"),
-    "sharing": Entry("sharing", "sharing", app="files_sharing"),
-    "calendar": Entry("calendar", "calendars"),
-    "tasks": Entry("tasks", "tasks"),
-    "contacts": Entry("contacts", "contacts"),
-    "deck": Entry("deck", "Deck boards", app="deck"),
-    "tables": Entry("tables", "tables", app="tables"),
-    "talk": Entry("talk", "Talk conversations", app="spreed"),
-    "status": Entry("status", "user status", app="user_status"),
-    "search": Entry("search", "search in everything"),
-    "research": Entry("research", "research in notes and files"),
-    "cookbook": Entry("cookbook", "recipes", app="cookbook"),
-    "collectives": Entry("collectives", "pages of collectives", app="collectives", menu=True),
-    "forms": Entry("forms", "forms and what was answered", app="forms"),
-    "news": Entry("news", "articles of feeds", app="news", menu=True),
-    "mail": Entry("mail", "mail", app="mail", menu=True),
+    CONNECTION: Entry("tools.connection"),
+    "notes": Entry("apps.notes.tools", "notes", app="notes"),
+    "files": Entry("apps.files.tools", "files"),
+    "history": Entry("apps.versions.tools", "earlier versions of files", app="files_versions"),
+    "labels": Entry("apps.tags_and_comments.tools", "tags, favorites and comments of files"),
+    "upload": Entry("apps.upload.tools"),
+    "sharing": Entry("apps.sharing.tools", "sharing", app="files_sharing"),
+    "calendar": Entry("apps.calendar.tools", "calendars"),
+    "tasks": Entry("apps.tasks.tools", "tasks"),
+    "contacts": Entry("apps.contacts.tools", "contacts"),
+    "deck": Entry("apps.deck.tools", "Deck boards", app="deck"),
+    "tables": Entry("apps.tables.tools", "tables", app="tables"),
+    "talk": Entry("apps.talk.tools", "Talk conversations", app="spreed"),
+    "status": Entry("apps.status.tools", "user status", app="user_status"),
+    "search": Entry("apps.search.tools", "search in everything"),
+    "research": Entry("apps.research.tools", "research in notes and files"),
+    "cookbook": Entry("apps.cookbook.tools", "recipes", app="cookbook"),
+    "collectives": Entry("apps.collectives.tools", "pages of collectives", app="collectives", menu=True),
+    "forms": Entry("apps.forms.tools", "forms and what was answered", app="forms"),
+    "news": Entry("apps.news.tools", "articles of feeds", app="news", menu=True),
+    "mail": Entry("apps.mail.tools", "mail", app="mail", menu=True),
 }
 
 
 @cache
 def load(name: str) -> Toolset:
     """Import the toolset with that name."""
-    module = import_module(f"nextcloud_mcp_server.tools.{TOOLSETS[name].module}")
+    module = import_module(f"nextcloud_mcp_server.{TOOLSETS[name].module}")
     toolset = getattr(module, name)
     if not isinstance(toolset, Toolset):
         raise TypeError(f"{module.__name__}.{name} is no toolset")

@@ -12,6 +12,11 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.cookbook.client import Recipe
+from nextcloud_mcp_server.apps.deck.models import Card
+from nextcloud_mcp_server.apps.sharing.client import Share
+from nextcloud_mcp_server.apps.tables.client import Row
+from nextcloud_mcp_server.apps.upload.chunk_requests import Target
 from nextcloud_mcp_server.auth import oauth_client
 from nextcloud_mcp_server.auth.discovery import Discovery
 from nextcloud_mcp_server.auth.introspection import Introspection
@@ -19,14 +24,9 @@ from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.chunk_requests import Target
-from nextcloud_mcp_server.nextcloud.cookbook import Recipe
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential
-from nextcloud_mcp_server.nextcloud.deck_models import Card
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import OAuth2Admin
-from nextcloud_mcp_server.nextcloud.sharing import Share
-from nextcloud_mcp_server.nextcloud.tables import Row
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import Recording, load
 from tests.dav_fakes import call

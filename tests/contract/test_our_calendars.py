@@ -6,13 +6,13 @@ from httpx2 import AsyncClient
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ical_time
+from nextcloud_mcp_server.apps.calendar.agenda import Event
+from nextcloud_mcp_server.apps.tasks.client import Task
+from nextcloud_mcp_server.apps.tasks.edit import TaskChanges
+from nextcloud_mcp_server.formats import ical_time
+from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.event_edit import Changes
-from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
-from nextcloud_mcp_server.nextcloud.tasks import Task
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import load
 from tests.contract.server import Server

@@ -9,12 +9,12 @@ from httpx2 import AsyncClient
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.contacts.client import new_card
+from nextcloud_mcp_server.apps.contacts.fields import Changes
+from nextcloud_mcp_server.apps.deck.client import Changes as CardChanges
+from nextcloud_mcp_server.apps.deck.client import Place
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.contact_fields import Changes
-from nextcloud_mcp_server.nextcloud.contacts import new_card
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.deck import Changes as CardChanges
-from nextcloud_mcp_server.nextcloud.deck import Place
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox

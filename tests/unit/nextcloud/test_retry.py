@@ -5,8 +5,8 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud.retry import Cause, Kind, Passing, PassingError, Retrier, kind_of
-from nextcloud_mcp_server.nextcloud.vcard import VCard
 from tests.dav_fakes import account_over, entry, http_over, multistatus, network
 
 LOCKED = httpx2.Response(423)

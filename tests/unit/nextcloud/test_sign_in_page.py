@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nextcloud_mcp_server.apps.files.resources import Files
 from nextcloud_mcp_server.errors import NotNextcloud, ServerFault, Unreachable
-from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
