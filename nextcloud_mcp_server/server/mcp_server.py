@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 
 from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
@@ -41,10 +42,7 @@ LIST_TTL_MS = 300_000
 #: A module is imported when its toolset is on, as in `tools.registry`. Some clients look at the first page
 #: alone, so it holds what a user would attach.
 KINDS = (
-    ("notes", "apps.notes.resources", "Notes"),
-    ("files", "apps.files.resources", "Files"),
-    ("calendar", "apps.calendar.resources", "Events"),
-    ("contacts", "apps.contacts.resources", "Contacts"),
+    *((app.toolset, f"apps.{app.name}.resources", name) for app in APPS for name in app.resources),
     (CONNECTION, "resources.capabilities", "Capabilities"),
 )
 

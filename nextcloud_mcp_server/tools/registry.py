@@ -1,4 +1,4 @@
-"""The table of toolsets: their names, the modules of their tools, and what each requires.
+"""The table of toolsets, from the declarations of the apps: the modules of their tools, and what each requires.
 
 A toolset's module is imported when it is enabled, so that others do not slow down the start.
 """
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.tools.toolset import Toolset
 
 CONNECTION = "connection"
@@ -28,26 +29,7 @@ class Entry:
 
 TOOLSETS: dict[str, Entry] = {
     CONNECTION: Entry("tools.connection"),
-    "notes": Entry("apps.notes.tools", "notes", app="notes"),
-    "files": Entry("apps.files.tools", "files"),
-    "history": Entry("apps.versions.tools", "earlier versions of files", app="files_versions"),
-    "labels": Entry("apps.tags_and_comments.tools", "tags, favorites and comments of files"),
-    "upload": Entry("apps.upload.tools"),
-    "sharing": Entry("apps.sharing.tools", "sharing", app="files_sharing"),
-    "calendar": Entry("apps.calendar.tools", "calendars"),
-    "tasks": Entry("apps.tasks.tools", "tasks"),
-    "contacts": Entry("apps.contacts.tools", "contacts"),
-    "deck": Entry("apps.deck.tools", "Deck boards", app="deck"),
-    "tables": Entry("apps.tables.tools", "tables", app="tables"),
-    "talk": Entry("apps.talk.tools", "Talk conversations", app="spreed"),
-    "status": Entry("apps.status.tools", "user status", app="user_status"),
-    "search": Entry("apps.search.tools", "search in everything"),
-    "research": Entry("apps.research.tools", "research in notes and files"),
-    "cookbook": Entry("apps.cookbook.tools", "recipes", app="cookbook"),
-    "collectives": Entry("apps.collectives.tools", "pages of collectives", app="collectives", menu=True),
-    "forms": Entry("apps.forms.tools", "forms and what was answered", app="forms"),
-    "news": Entry("apps.news.tools", "articles of feeds", app="news", menu=True),
-    "mail": Entry("apps.mail.tools", "mail", app="mail", menu=True),
+    **{app.toolset: Entry(f"apps.{app.name}.tools", app.about, app.requires, app.menu) for app in APPS},
 }
 
 

@@ -18,7 +18,7 @@ async def read(nc: Account, name: str, text: str) -> datetime:
     try:
         moment = timestamp.read(text)
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=await nc.calendar.zone())
+            moment = moment.replace(tzinfo=await nc.zone())
         return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidInput(

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -14,14 +14,14 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.calendar import scheduling
 from nextcloud_mcp_server.apps.calendar.agenda import EVENT, Agenda, Event, Span, agenda
 from nextcloud_mcp_server.apps.calendar.scheduling import Notice
-from nextcloud_mcp_server.formats import event_edit, ical, ical_time, zones
+from nextcloud_mcp_server.formats import event_edit, ical, ical_time
 from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
-from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud import parallel, user_zone
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
-from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
@@ -50,7 +50,7 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
-class CalendarClient:
+class CalendarClient(AppClient):
     """Reads and writes one user's events."""
 
     def __init__(
@@ -62,19 +62,21 @@ class CalendarClient:
         wide: NextcloudHttp | None = None,
         shelf: CachedContent[KeptCalendars] | None = None,
     ) -> None:
-        self._http = http
+        super().__init__(http)
         self._dav = CalDav(http, wide)
         self._clock = clock
         self._cache = cache or UserCache()
         self._objects = CalendarObjects(self._dav, EVENT, cache=self._cache, shelf=shelf)
 
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        objects = connection.content("VEVENT")
+        return cls(connection.http, cache=connection.cache, wide=connection.wide, shelf=objects)
+
     async def calendars(self) -> list[Calendar]:
         """Fetch all calendars and task lists."""
         return await self._dav.calendars()
-
-    async def zone(self) -> tzinfo:
-        """Fetch the user's time zone; UTC where Nextcloud does not know it."""
-        return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
 
     async def addresses(self) -> list[str]:
         """Fetch the addresses by which the user is invited."""
@@ -119,7 +121,7 @@ class CalendarClient:
         found: dict[str, Agenda] = {}
 
         async def find() -> None:
-            place.append(await locate(partial(self._cache.fact, "zone", self.zone)))
+            place.append(await locate(partial(self._cache.fact, "zone", partial(user_zone.of, self._http))))
             known.set()
 
         async def introduce() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from nextcloud_mcp_server.apps.calendar import results
 from nextcloud_mcp_server.apps.calendar.agenda import EVENT, Event
+from nextcloud_mcp_server.apps.calendar.client import CalendarClient
 from nextcloud_mcp_server.errors import NotFound, TooLarge
 from nextcloud_mcp_server.formats import ical_time
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -53,7 +54,7 @@ class Events:
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
         """List the events of one calendar in the next weeks, a series by its next occurrence."""
-        names = [each.id for each in await nc.calendar.calendars() if EVENT in each.kinds]
+        names = [each.id for each in await nc.client(CalendarClient).calendars() if EVENT in each.kinds]
         if not names:
             return Page([])
         here = collection.at(names, cursor)
@@ -65,7 +66,7 @@ class Events:
 
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
         """Return all details of an event, as nc_calendar_get_event does."""
-        found = results.details(await nc.calendar.get(value)).model_dump_json(exclude_none=True)
+        found = results.details(await nc.client(CalendarClient).get(value)).model_dump_json(exclude_none=True)
         if len(found.encode()) > MAX_BYTES:
             raise TooLarge("The event is too large for one resource; nc_calendar_get_event shortens it.")
         return Contents(found, _JSON)
@@ -81,7 +82,7 @@ class Events:
         if typed.name == self.about.argument:
             found = [
                 each.id
-                for each in await nc.calendar.calendars()
+                for each in await nc.client(CalendarClient).calendars()
                 if EVENT in each.kinds and collection.begins(typed.value, each.id, each.name)
             ]
             return found[: MAX_VALUES + 1]
@@ -97,7 +98,7 @@ class Events:
     async def _coming(self, nc: Account, calendar: str) -> list[Event]:
         """List the events of the next weeks in order, each event and each series once."""
         low = self._clock() - timedelta(days=1)
-        agenda = await nc.calendar.between(low, low + _AHEAD, zone=UTC, calendar=calendar)
+        agenda = await nc.client(CalendarClient).between(low, low + _AHEAD, zone=UTC, calendar=calendar)
         events: dict[str, Event] = {}
         for event in sorted(agenda.events, key=lambda one: ical_time.instant(one.at.start, UTC)):
             events.setdefault(event.stored.id, event)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.calendar import free_time, results
 from nextcloud_mcp_server.apps.calendar.agenda import Agenda, Event
+from nextcloud_mcp_server.apps.calendar.client import CalendarClient
 from nextcloud_mcp_server.apps.calendar.results import (
     CalendarList,
     EventDeleted,
@@ -63,7 +64,7 @@ Occurrence = Annotated[str | None, Field(description="As listed; else the whole 
 @require_provisioning("calendar:read")
 async def nc_calendar_list_calendars(nc: Account) -> CalendarList:
     """List the person's calendars and task lists, shared and subscribed ones too, and which can be written to."""
-    found = await nc.calendar.calendars()
+    found = await nc.client(CalendarClient).calendars()
     return CalendarList(
         calendars=[results.calendar_row(each) for each in found],
         note=_BOARDS if any(each.app == DECK for each in found) else None,
@@ -107,7 +108,7 @@ async def nc_calendar_list_events(
 @require_provisioning("calendar:read")
 async def nc_calendar_get_event(nc: Account, event_id: TextId, occurrence: Occurrence = None) -> EventDetails:
     """Tell all about an event, or one occurrence of a series: description, who is invited, recurrence, etag."""
-    return results.details(await nc.calendar.get(event_id, occurrence))
+    return results.details(await nc.client(CalendarClient).get(event_id, occurrence))
 
 
 @calendar.tool("Create an event")
@@ -128,7 +129,7 @@ async def nc_calendar_create_event(
     reminder_minutes: Annotated[int | None, Field(ge=0, le=40_320)] = None,
 ) -> EventWritten:
     """Create an event, once or recurring; Nextcloud sends invitations to the attendees."""
-    zone = await event_time.clock(nc.calendar.zone, "start", start, timezone)
+    zone = await event_time.clock(nc.zone, "start", start, timezone)
     changes = Changes(
         title=_title(title),
         start=event_time.first("start", start, zone, is_known=timezone is not None)
@@ -141,7 +142,7 @@ async def nc_calendar_create_event(
         attendees=attendees,
         categories=categories,
     )
-    return _written(await nc.calendar.create(calendar, changes, reminder=reminder_minutes))
+    return _written(await nc.client(CalendarClient).create(calendar, changes, reminder=reminder_minutes))
 
 
 @calendar.tool("Change an event", destructive=True)
@@ -181,6 +182,7 @@ async def nc_calendar_update_event(
             categories=categories,
         )
 
+    calendars = nc.client(CalendarClient)
     fields = (title, start, end, location, description, rrule, attendees, categories, answer)
     given = any(field is not None for field in fields)
     if restore:
@@ -188,12 +190,12 @@ async def nc_calendar_update_event(
             raise InvalidInput(
                 "'restore' goes alone: restore the event first, then change it with its new etag."
             )
-        return _written(await nc.calendar.restore(event_id, if_match=etag))
+        return _written(await calendars.restore(event_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field, or 'answer'.")
     status = None if answer is None else _ANSWERS[answer]
     return _written(
-        await nc.calendar.update(event_id, make, if_match=etag, occurrence=occurrence, answer=status)
+        await calendars.update(event_id, make, if_match=etag, occurrence=occurrence, answer=status)
     )
 
 
@@ -204,7 +206,7 @@ async def nc_calendar_delete_event(
 ) -> EventDeleted:
     """Delete an event or series, or take one occurrence out of it; the answer says how to bring it back."""
     if occurrence is None:
-        gone = await nc.calendar.delete(event_id, if_match=etag)
+        gone = await nc.client(CalendarClient).delete(event_id, if_match=etag)
         return EventDeleted(
             event_id=event_id,
             title=gone.title or None,
@@ -212,7 +214,7 @@ async def nc_calendar_delete_event(
             undo=_IN_TRASH,
             told=results.told(gone.notices),
         )
-    left = await nc.calendar.remove(event_id, if_match=etag, occurrence=occurrence)
+    left = await nc.client(CalendarClient).remove(event_id, if_match=etag, occurrence=occurrence)
     return EventDeleted(
         event_id=event_id,
         title=left.at.component.text("SUMMARY")[: results.MAX_TEXT] or None,
@@ -261,7 +263,7 @@ async def nc_calendar_find_free_time(
 
 async def _during(nc: Account, start: str, end: str, timezone: str | None, calendar: str | None) -> Agenda:
     """List the events between two times given as text, in the applicable time zone."""
-    return await nc.calendar.during(
+    return await nc.client(CalendarClient).during(
         lambda zone: _range(start, end, zone),
         locate=lambda ask: event_time.reader(ask, start, timezone),
         calendar=calendar,
@@ -278,7 +280,7 @@ async def _given(
     recurs = (
         name == "start" and event.at.id is None and (event.series.recurs if rrule is None else rrule != "")
     )
-    return await event_time.changed(nc.calendar.zone, name, text, timezone, before=before, recurs=recurs)
+    return await event_time.changed(nc.zone, name, text, timezone, before=before, recurs=recurs)
 
 
 def _range(start: str, end: str, zone: tzinfo) -> tuple[datetime, datetime]:

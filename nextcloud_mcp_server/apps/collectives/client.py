@@ -9,7 +9,8 @@ from typing import Final
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/apps/collectives/api/v1.0/collectives"
@@ -74,11 +75,8 @@ _PAGES = TypeAdapter(ocs.Envelope[_Pages])
 _PAGE = TypeAdapter(ocs.Envelope[_OnePage])
 
 
-class CollectivesClient:
+class CollectivesClient(AppClient):
     """Reads and creates pages of one user's collectives."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_collectives(self) -> list[Collective]:
         """Fetch the collectives of which the user is a member."""

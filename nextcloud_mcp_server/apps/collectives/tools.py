@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.collectives.client import FIRST_PAGE, Collective, Page
+from nextcloud_mcp_server.apps.collectives.client import FIRST_PAGE, Collective, CollectivesClient, Page
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
@@ -93,12 +93,18 @@ async def nc_collectives_list_pages(
     words = folded(query).split()
     if collective_id is None:
         named = [
-            _collective_row(one) for one in await nc.collectives.list_collectives() if _has(one.name, words)
+            _collective_row(one)
+            for one in await nc.client(CollectivesClient).list_collectives()
+            if _has(one.name, words)
         ]
         rows = pagination.fit(named[start : start + limit])
         following = pagination.following(start + len(rows), len(named), collective_id, query)
         return PageList(collectives=rows, total=len(named), cursor=following)
-    titled = [_page_row(one) for one in await nc.collectives.pages(collective_id) if _has(one.title, words)]
+    titled = [
+        _page_row(one)
+        for one in await nc.client(CollectivesClient).pages(collective_id)
+        if _has(one.title, words)
+    ]
     pages = pagination.fit(titled[start : start + limit])
     following = pagination.following(start + len(pages), len(titled), collective_id, query)
     return PageList(pages=pages, total=len(titled), cursor=following)
@@ -114,7 +120,7 @@ async def nc_collectives_get_page(
     offset: Annotated[int, Field(ge=0, le=2**53)] = 0,
 ) -> PageText:
     """Read a page's Markdown; go on at next_offset, and change it with nc_files_edit_file by its path and etag."""
-    page = await nc.collectives.page(collective_id, page_id)
+    page = await nc.client(CollectivesClient).page(collective_id, page_id)
     length = max(_LIMIT + file_text.LOOKAHEAD, charset.SAMPLE_BYTES)
     chunk = await nc.files.read(page.path, offset=offset, length=length)
     return _page_text(page, chunk, await charset_of(nc, chunk) or charset.UTF8)
@@ -133,7 +139,7 @@ async def nc_collectives_create_page(
     """Create a page in a collective; every user in it sees the page."""
     if not title.strip():
         raise InvalidInput("'title' is empty: every page has one.")
-    page = await nc.collectives.create(collective_id, parent_id, title.strip())
+    page = await nc.client(CollectivesClient).create(collective_id, parent_id, title.strip())
     try:
         written = await _fill(nc, page, content)
     except file_errors.OF_ACCESS:

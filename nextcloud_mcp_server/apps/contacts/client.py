@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from html import escape
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
 from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, told
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -82,7 +83,7 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
-class ContactsClient:
+class ContactsClient(AppClient):
     """Reads and writes one user's contacts."""
 
     def __init__(
@@ -92,11 +93,16 @@ class ContactsClient:
         clock: Callable[[], datetime] = _clock,
         cache: UserCache | None = None,
     ) -> None:
-        self._http = http
+        super().__init__(http)
         self._clock = clock
         self._cache = cache or UserCache()
         # The uid, never the login name: URLs contain the uid.
         self._tree = dav.Tree(("addressbooks", *dav.Tree.of("users", http.uid).root))
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        return cls(connection.http, cache=connection.cache)
 
     async def list_books(self) -> list[AddressBook]:
         """Fetch the address books, including shared ones and those that Nextcloud generates."""

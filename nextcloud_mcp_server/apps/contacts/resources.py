@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.apps.contacts import results
-from nextcloud_mcp_server.apps.contacts.client import Card
+from nextcloud_mcp_server.apps.contacts.client import Card, ContactsClient
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
@@ -54,12 +54,12 @@ class Contacts:
     async def page(self, nc: Account, cursor: str | None) -> Page:
         """List a part of an address book, which is fetched completely, without photos."""
         book, inner = _read(cursor)
-        names = [each.id for each in await nc.contacts.list_books()]
+        names = [each.id for each in await nc.client(ContactsClient).list_books()]
         if not names:
             return Page([])
         here = collection.at(names, book)
         window = TopK[Card](_position, limit=_PAGE, after=pagination.unseal(inner, names[here]))
-        async with aclosing(nc.contacts.list_cards(names[here])) as cards:
+        async with aclosing(nc.client(ContactsClient).list_cards(names[here])) as cards:
             async for card in cards:
                 window.offer(card)
         found, more = window.page()
@@ -73,7 +73,9 @@ class Contacts:
     async def read(self, nc: Account, value: str, reader: Reader) -> Contents:  # noqa: ARG002 - the form of a kind
         """Return all fields of a contact, as nc_contacts_get_contact does."""
         book, _, name = value.partition("/")
-        found = results.info(await nc.contacts.get(book, name)).model_dump_json(exclude_none=True)
+        found = results.info(await nc.client(ContactsClient).get(book, name)).model_dump_json(
+            exclude_none=True
+        )
         if len(found.encode()) > MAX_BYTES:
             raise TooLarge("The contact is too large for one resource.")
         return Contents(found, _JSON)
@@ -87,7 +89,7 @@ class Contacts:
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
         """Find address books by name, and contacts of one address book by display name."""
         if typed.name == self.about.argument:
-            books = await nc.contacts.list_books()
+            books = await nc.client(ContactsClient).list_books()
             found = [each.id for each in books if collection.begins(typed.value, each.id, each.name)]
         else:
             found = [name async for name in _named(nc, typed)]
@@ -96,7 +98,7 @@ class Contacts:
 
 async def _named(nc: Account, typed: Typed) -> AsyncGenerator[str]:
     try:
-        async with aclosing(nc.contacts.list_cards(typed.others.get("book", ""))) as cards:
+        async with aclosing(nc.client(ContactsClient).list_cards(typed.others.get("book", ""))) as cards:
             async for card in cards:
                 if collection.begins(typed.value, card.id, results.row(card).name):
                     yield card.id

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.contacts import results
-from nextcloud_mcp_server.apps.contacts.client import Card, new_card
+from nextcloud_mcp_server.apps.contacts.client import Card, ContactsClient, new_card
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact
 from nextcloud_mcp_server.apps.contacts.results import (
     Books,
@@ -53,7 +53,9 @@ Birthday = Annotated[str | None, Field(description="1990-05-17, or --05-17.")]
 @require_provisioning("contacts:read")
 async def nc_contacts_list_address_books(nc: Account) -> Books:
     """List the address books and which can be written to; the book "contacts" is usually the main one."""
-    return Books(address_books=[results.book_row(book) for book in await nc.contacts.list_books()])
+    return Books(
+        address_books=[results.book_row(book) for book in await nc.client(ContactsClient).list_books()]
+    )
 
 
 @contacts.tool("Search contacts", read_only=True)
@@ -72,12 +74,12 @@ async def nc_contacts_search_contacts(
     window = TopK[Card](_position, limit=limit, after=pagination.unseal(cursor, query, book))
 
     async def look(name: str) -> None:
-        async with aclosing(nc.contacts.list_cards(name)) as cards:
+        async with aclosing(nc.client(ContactsClient).list_cards(name)) as cards:
             async for card in cards:
                 if _matches(card.contact, words, number):
                     window.offer(card)
 
-    await (nc.contacts.in_each(look) if book is None else look(book))
+    await (nc.client(ContactsClient).in_each(look) if book is None else look(book))
     page, more = window.page()
     rows = pagination.fit([results.row(card) for card in page])
     more = more or len(rows) < len(page)
@@ -92,7 +94,7 @@ async def nc_contacts_search_contacts(
 @require_provisioning("contacts:read")
 async def nc_contacts_get_contact(nc: Account, book: BookId, contact_id: ContactId) -> ContactInfo:
     """Read all fields of one contact, and the etag that changing it needs."""
-    return results.info(await nc.contacts.get(book, contact_id))
+    return results.info(await nc.client(ContactsClient).get(book, contact_id))
 
 
 @contacts.tool("Create a contact")
@@ -133,7 +135,7 @@ async def nc_contacts_create_contact(
     if (vcard is None) == (changes == Changes()):
         raise InvalidInput("Send either a whole 'vcard' or fields such as 'name' and 'emails'.")
     card = _new(_checked(changes)) if vcard is None else _whole(vcard)
-    return results.written(await nc.contacts.create(book, card))
+    return results.written(await nc.client(ContactsClient).create(book, card))
 
 
 @contacts.tool("Change a contact", destructive=True)
@@ -174,7 +176,9 @@ async def nc_contacts_update_contact(
     )
     if changes == Changes():
         raise InvalidInput("Nothing to change: send at least one field, such as 'emails'.")
-    return results.written(await nc.contacts.update(book, contact_id, _checked(changes), if_match=etag))
+    return results.written(
+        await nc.client(ContactsClient).update(book, contact_id, _checked(changes), if_match=etag)
+    )
 
 
 @contacts.tool("Delete a contact", destructive=True)
@@ -183,7 +187,7 @@ async def nc_contacts_delete_contact(
     nc: Account, book: BookId, contact_id: ContactId, *, etag: str
 ) -> ContactDeleted:
     """Delete a contact for good: there is no trash; the answer repeats a short card."""
-    return results.deleted(await nc.contacts.delete(book, contact_id, if_match=etag))
+    return results.deleted(await nc.client(ContactsClient).delete(book, contact_id, if_match=etag))
 
 
 def _position(card: Card) -> Position:

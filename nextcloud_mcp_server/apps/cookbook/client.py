@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 
 _BASE: Final = "/index.php/apps/cookbook/api/v1/recipes"
@@ -86,11 +87,8 @@ _RECIPE = TypeAdapter(Recipe)
 _ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
 
 
-class CookbookClient:
+class CookbookClient(AppClient):
     """Reads and writes one user's recipes."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_recipes(self) -> list[Stub]:
         """Fetch all recipes, sorted by name."""

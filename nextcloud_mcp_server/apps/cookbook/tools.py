@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.cookbook import results
+from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
 from nextcloud_mcp_server.apps.cookbook.results import (
     FIELDS,
     RecipeDeleted,
@@ -47,7 +48,7 @@ async def nc_cookbook_list_recipes(
     words = folded(query).split()
     found = [
         stub
-        for stub in await nc.cookbook.list_recipes()
+        for stub in await nc.client(CookbookClient).list_recipes()
         if all(word in folded(f"{stub.name}\n{stub.category}\n{stub.keywords}") for word in words)
     ]
     rows = pagination.fit([results.recipe_row(stub) for stub in found[start : start + limit]])
@@ -60,7 +61,7 @@ async def nc_cookbook_list_recipes(
 @require_provisioning("cookbook:read")
 async def nc_cookbook_get_recipe(nc: Account, recipe_id: Id) -> RecipeText:
     """Read a recipe: its ingredients and steps, and the etag a change needs."""
-    return results.text(await nc.cookbook.recipe(recipe_id))
+    return results.text(await nc.client(CookbookClient).recipe(recipe_id))
 
 
 @cookbook.tool("Save a recipe", destructive=True)
@@ -106,17 +107,19 @@ async def nc_cookbook_save_recipe(
             raise InvalidInput(
                 "Send a 'name' to create a recipe, or the recipe_id with its etag to change one."
             )
-        number = await nc.cookbook.create(fields)
+        number = await nc.client(CookbookClient).create(fields)
     else:
         if etag is None or not fields:
             raise InvalidInput("Send the 'etag' that nc_cookbook_get_recipe answers, and what to change.")
-        number = await nc.cookbook.update(await nc.cookbook.current(recipe_id, etag), fields)
+        number = await nc.client(CookbookClient).update(
+            await nc.client(CookbookClient).current(recipe_id, etag), fields
+        )
     return await _saved(nc, number, fields, created=recipe_id is None)
 
 
 async def _saved(nc: Account, number: Id, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
     try:
-        recipe = await nc.cookbook.recipe(number)
+        recipe = await nc.client(CookbookClient).recipe(number)
     except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
@@ -129,8 +132,8 @@ async def _saved(nc: Account, number: Id, fields: Mapping[str, object], *, creat
 @require_provisioning("cookbook:write")
 async def nc_cookbook_delete_recipe(nc: Account, recipe_id: Id, *, etag: str) -> RecipeDeleted:
     """Delete a recipe; the answer says how to restore it."""
-    recipe = await nc.cookbook.current(recipe_id, etag)
-    await nc.cookbook.delete(recipe_id)
+    recipe = await nc.client(CookbookClient).current(recipe_id, etag)
+    await nc.client(CookbookClient).delete(recipe_id)
     return results.deleted(recipe)
 
 

@@ -17,8 +17,9 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.deck.models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import file_errors, ocs, outcome
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.top_k import cut
@@ -112,11 +113,8 @@ class Changes:
         return parts
 
 
-class DeckClient:
+class DeckClient(AppClient):
     """Reads and writes one user's boards."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_boards(self) -> list[Board]:
         """Fetch the boards that the user can see."""

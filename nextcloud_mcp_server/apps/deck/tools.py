@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.deck import results
-from nextcloud_mcp_server.apps.deck.client import LAST, Changes, Place
+from nextcloud_mcp_server.apps.deck.client import LAST, Changes, DeckClient, Place
 from nextcloud_mcp_server.apps.deck.models import Board, Card
 from nextcloud_mcp_server.apps.deck.results import BoardPage, Boards, CardDeleted, CardText, CardWritten
 from nextcloud_mcp_server.errors import InvalidInput
@@ -38,7 +38,7 @@ Due = Annotated[str | None, Field(description='ISO 8601; "" for none.'), Empty("
 @require_provisioning("deck:read")
 async def nc_deck_list_boards(nc: Account, cursor: str | None = None) -> Boards:
     """List the Deck boards the person can see; go on with cursor."""
-    rows = [results.board_row(board) for board in await nc.deck.list_boards()]
+    rows = [results.board_row(board) for board in await nc.client(DeckClient).list_boards()]
     start = pagination.start(cursor)
     shown = pagination.fit(rows[start:])
     return Boards(boards=shown, cursor=pagination.following(start + len(shown), len(rows)))
@@ -58,9 +58,10 @@ async def nc_deck_get_board(
     """Show a board's stacks, labels and members, and its cards in pages; go on with cursor."""
     filters = (board_id, query, archived)
     start = pagination.start(cursor, *filters)
-    board = await nc.deck.board(board_id)
+    board = await nc.client(DeckClient).board(board_id)
     stacks = sorted(
-        await nc.deck.stacks(board_id, archived=archived), key=lambda stack: (stack.order, number(stack.id))
+        await nc.client(DeckClient).stacks(board_id, archived=archived),
+        key=lambda stack: (stack.order, number(stack.id)),
     )
     words = folded(query).split()
     cards = [
@@ -69,7 +70,7 @@ async def nc_deck_get_board(
         for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
         if _matches(card, words)
     ]
-    shown = await nc.deck.whole(
+    shown = await nc.client(DeckClient).whole(
         board_id, cards[start : start + (min(limit, _ARCHIVED) if archived else limit)]
     )
     rows = pagination.fit([results.card_row(card) for card in shown])
@@ -89,10 +90,12 @@ async def nc_deck_get_card(
     comments_offset: Annotated[int, Field(ge=0)] = 0,
 ) -> CardText:
     """Read a card: its description, in pages of bytes, its newest comments, and the etag a change needs."""
-    card = await nc.deck.card(Place(board_id, stack_id, card_id))
+    card = await nc.client(DeckClient).card(Place(board_id, stack_id, card_id))
     part = cut(card.description, offset=offset, limit=_MAX_TEXT_BYTES)
     comments = (
-        await nc.deck.comments(card_id, limit=_COMMENTS, offset=comments_offset) if card.comments else []
+        await nc.client(DeckClient).comments(card_id, limit=_COMMENTS, offset=comments_offset)
+        if card.comments
+        else []
     )
     return results.text(card, part, comments)
 
@@ -114,7 +117,7 @@ async def nc_deck_create_card(
     changes = await _changes(
         nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
     )
-    made = await nc.deck.create(board_id, stack_id, changes)
+    made = await nc.client(DeckClient).create(board_id, stack_id, changes)
     return results.written(made.card, made.note)
 
 
@@ -155,7 +158,7 @@ async def nc_deck_update_card(
         assignees=assignees,
         comment=comment,
     )
-    changed = await nc.deck.update(Place(board_id, stack_id, card_id), changes, if_match=etag)
+    changed = await nc.client(DeckClient).update(Place(board_id, stack_id, card_id), changes, if_match=etag)
     return results.written(changed.card, changed.note)
 
 
@@ -172,13 +175,15 @@ async def nc_deck_move_card(
     position: Annotated[int | None, Field(ge=0, description="0 = top; default: the end.")] = None,
 ) -> CardWritten:
     """Move a card to another stack of its board, or to another place in its stack."""
-    stacks = {stack.id: stack.title for stack in (await nc.deck.board(board_id)).stacks}
+    stacks = {stack.id: stack.title for stack in (await nc.client(DeckClient).board(board_id)).stacks}
     if to_stack_id not in stacks:
         known = ", ".join(f"{each} “{title}”" for each, title in list(stacks.items())[:_LISTED])
         raise InvalidInput(f"'to_stack_id' is no stack of this board. Its stacks are: {known or 'none'}.")
     place = Place(board_id, stack_id, card_id)
     order = LAST if position is None else position
-    return results.written(await nc.deck.move(place, to_stack_id, position=order, if_match=etag))
+    return results.written(
+        await nc.client(DeckClient).move(place, to_stack_id, position=order, if_match=etag)
+    )
 
 
 @deck.tool("Delete a card", destructive=True)
@@ -187,7 +192,9 @@ async def nc_deck_delete_card(
     nc: Account, board_id: Id, stack_id: Id, card_id: Id, *, etag: str
 ) -> CardDeleted:
     """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
-    return results.deleted(await nc.deck.delete(Place(board_id, stack_id, card_id), if_match=etag))
+    return results.deleted(
+        await nc.client(DeckClient).delete(Place(board_id, stack_id, card_id), if_match=etag)
+    )
 
 
 def _matches(card: Card, words: Sequence[str]) -> bool:
@@ -215,7 +222,7 @@ async def _changes(
         raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
     if comment is not None and not comment.strip():
         raise InvalidInput("'comment' is empty: send its text.")
-    board = None if labels is None and assignees is None else await nc.deck.board(board_id)
+    board = None if labels is None and assignees is None else await nc.client(DeckClient).board(board_id)
     finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
     return Changes(
         title=None if title is None else title.strip(),

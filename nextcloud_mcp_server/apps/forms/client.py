@@ -12,7 +12,8 @@ from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
@@ -105,11 +106,8 @@ _FORM = TypeAdapter(ocs.Envelope[Form])
 _SUBMISSIONS = TypeAdapter(ocs.Envelope[Submissions])
 
 
-class FormsClient:
+class FormsClient(AppClient):
     """Reads one user's forms."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def owned(self) -> list[FormStub]:
         """Fetch the forms that the user owns."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.forms.client import Form, FormStub, Question, Submission
+from nextcloud_mcp_server.apps.forms.client import Form, FormsClient, FormStub, Question, Submission
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -91,8 +91,8 @@ async def nc_forms_list_forms(
     """List the forms the person made and those shared with them; go on with cursor."""
     start = pagination.start(cursor, query)
     words = folded(query).split()
-    listed = [_row(stub, mine=True) for stub in await nc.forms.owned()]
-    listed += [_row(stub, mine=False) for stub in await nc.forms.shared()]
+    listed = [_row(stub, mine=True) for stub in await nc.client(FormsClient).owned()]
+    listed += [_row(stub, mine=False) for stub in await nc.client(FormsClient).shared()]
     found = [row for row in listed if all(word in folded(row.title) for word in words)]
     rows = pagination.fit(found[start:])
     following = pagination.following(start + len(rows), len(found), query)
@@ -111,12 +111,12 @@ async def nc_forms_get_form(
 ) -> FormText:
     """Read a form: its questions, and what people answered, as far as the person may see it, in pages by cursor."""
     start = pagination.start(cursor, form_id, query)
-    form = await nc.forms.form(form_id)
+    form = await nc.client(FormsClient).form(form_id)
     names = _names(form.questions)
     if not form.results:
         note = "The person may answer this form, but not see what others answered."
         return _text(form, names, first=True, note=note)
-    found = await nc.forms.submissions(form, query=query, limit=limit, offset=start)
+    found = await nc.client(FormsClient).submissions(form, query=query, limit=limit, offset=start)
     rows = pagination.fit([_answers(one, form.questions, names) for one in found.submissions], _ANSWERS_BYTES)
     following = pagination.following(start + len(rows), found.total, form_id, query) if rows else None
     text = _text(form, names, first=cursor is None)

@@ -13,7 +13,8 @@ from urllib.parse import quote
 from pydantic import AliasChoices, BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
@@ -144,11 +145,8 @@ _MESSAGES = TypeAdapter(ocs.Envelope[Annotated[list[MessageStub], BeforeValidato
 _MESSAGE = TypeAdapter(ocs.Envelope[Message])
 
 
-class MailClient:
+class MailClient(AppClient):
     """Reads one user's mail."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def accounts(self) -> list[MailAccount]:
         """Fetch the accounts that the user has set up in Mail, and those delegated to the user."""

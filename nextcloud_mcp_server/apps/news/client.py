@@ -11,7 +11,8 @@ from typing import Final, Literal
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
@@ -84,11 +85,8 @@ _FEEDS = TypeAdapter(Feeds)
 _ARTICLES = TypeAdapter(_Articles)
 
 
-class NewsClient:
+class NewsClient(AppClient):
     """Reads one user's feeds, and marks articles."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def folders(self) -> list[Folder]:
         """Fetch all folders."""

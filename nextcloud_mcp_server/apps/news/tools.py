@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.news.client import NO_FOLDER, Article, Feed, Folder
+from nextcloud_mcp_server.apps.news.client import NO_FOLDER, Article, Feed, Folder, NewsClient
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -104,8 +104,8 @@ class ArticlesMarked(Result):
 async def nc_news_list_feeds(nc: Account, *, cursor: str | None = None) -> FeedList:
     """List the feeds the person follows, with their folders and how many articles are unread; go on with cursor."""
     start = pagination.start(cursor)
-    found = await nc.news.feeds()
-    folders = await nc.news.folders() if start == 0 else []
+    found = await nc.client(NewsClient).feeds()
+    folders = await nc.client(NewsClient).folders() if start == 0 else []
     rows = pagination.fit([_feed_row(one) for one in found.feeds[start:]], _FEEDS_BYTES)
     return FeedList(
         folders=pagination.fit([_folder_row(one) for one in folders], _FOLDERS_BYTES) or None,
@@ -147,10 +147,10 @@ async def nc_news_read_articles(
         )
     filters = (feed_id, folder_id, starred, unread)
     after = pagination.unseal(cursor, *filters)
-    feeds = {feed.id: line(feed.title) for feed in (await nc.news.feeds()).feeds}
+    feeds = {feed.id: line(feed.title) for feed in (await nc.client(NewsClient).feeds()).feeds}
     if feed_id is not None and feed_id not in feeds:
         raise NotFound("The person follows no such feed. Call nc_news_list_feeds for the ones there are.")
-    found = await nc.news.articles(
+    found = await nc.client(NewsClient).articles(
         limit=limit + 1,
         before=0 if after is None else after.number,
         feed_id=feed_id,
@@ -180,10 +180,10 @@ async def nc_news_mark_articles(
         raise InvalidInput("Send 'read' or 'starred': nothing was said to mark.")
     note = "News passes over articles that are not there without a word." if len(article_ids) > 1 else None
     if read is not None:
-        await nc.news.mark(article_ids, "read" if read else "unread")
+        await nc.client(NewsClient).mark(article_ids, "read" if read else "unread")
     if starred is not None:
         try:
-            await nc.news.mark(article_ids, "star" if starred else "unstar")
+            await nc.client(NewsClient).mark(article_ids, "star" if starred else "unstar")
         except file_errors.OF_ACCESS:
             raise
         except NextcloudError as error:
@@ -195,7 +195,7 @@ async def nc_news_mark_articles(
 
 
 async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) -> ArticleText:
-    one = await nc.news.article(article_id)
+    one = await nc.client(NewsClient).article(article_id)
     text, note = await documents.page(nc, one.body or "")
     part = text_page.cut(seen(text), offset=offset, limit=PAGE_BYTES)
     return ArticleText(

@@ -2,7 +2,7 @@
 
 from urllib.parse import parse_qs, urlsplit
 
-from nextcloud_mcp_server.apps.notes.client import Attachment
+from nextcloud_mcp_server.apps.notes.client import Attachment, NotesClient
 from nextcloud_mcp_server.errors import NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -21,7 +21,7 @@ async def find(nc: Account, note_id: Id, written: str) -> tuple[str, Attachment]
     paths = names(f".attachments.{note_id}/{old[0]}") if old else names(written)
     for path in paths[:-1]:
         try:
-            return path, await nc.notes.attachment(note_id, path)
+            return path, await nc.client(NotesClient).attachment(note_id, path)
         except NotFound:
             continue
-    return paths[-1], await nc.notes.attachment(note_id, paths[-1])
+    return paths[-1], await nc.client(NotesClient).attachment(note_id, paths[-1])

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Self
 
 import httpx2
 from anyio import to_thread
@@ -13,6 +13,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.nextcloud import sign_in_page
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
@@ -88,12 +89,17 @@ _NOTE = TypeAdapter(Note)
 _NOTES = TypeAdapter(list[Note | _BareId], config=ConfigDict(defer_build=True))
 
 
-class NotesClient:
+class NotesClient(AppClient):
     """Reads and writes one user's notes."""
 
     def __init__(self, http: NextcloudHttp, texts: CachedContent[KeptNotes] | None = None) -> None:
-        self._http = http
+        super().__init__(http)
         self._texts = texts
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        return cls(connection.http, connection.content("notes"))
 
     async def page(
         self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False

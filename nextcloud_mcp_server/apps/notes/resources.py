@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -51,7 +52,7 @@ class Notes:
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
         """List notes by title."""
-        found = await nc.notes.page(size=_PAGE, cursor=cursor)
+        found = await nc.client(NotesClient).page(size=_PAGE, cursor=cursor)
         rows = [
             Listed(
                 uri=self.about.uri(note.id),
@@ -68,7 +69,7 @@ class Notes:
         number = _number(value)
         if number is None:
             raise no_such(self.about.uri(value))
-        note = await nc.notes.get(number)
+        note = await nc.client(NotesClient).get(number)
         if len(note.text.encode()) > MAX_BYTES:
             raise TooLarge("The note is too long for one resource; nc_notes_get_note reads it in parts.")
         return Contents(note.text, _MARKDOWN)
@@ -78,7 +79,7 @@ class Notes:
     ) -> Marks:
         """Fetch the list of notes if it has changed: one request for any number of values."""
         seen: _Seen = before.state if before else _Seen(None, "", {})
-        if found := await nc.notes.changed(seen.etag):
+        if found := await nc.client(NotesClient).changed(seen.etag):
             listed = fingerprint((note.id, note.title) for note in found.notes)
             seen = _Seen(found.etag, listed, {note.id: note.etag for note in found.notes})
         each = {value: seen.notes.get(_number(value) or "", "") for value in values}
@@ -90,7 +91,7 @@ class Notes:
         words = value.casefold().split()
         found = [
             f"{note.id} {note.title}"
-            async for note in nc.notes.list_all()
+            async for note in nc.client(NotesClient).list_all()
             if note.id.startswith(value.strip()) or all(w in note.title.casefold() for w in words)
         ]
         return found[: MAX_VALUES + 1]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.notes import attachments, results
 from nextcloud_mcp_server.apps.notes import edit as note_edit
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.results import (
     NoteDeleted,
@@ -59,7 +60,7 @@ async def nc_notes_list_notes(
     inside = None if category is None else composed(category.strip("/"))
     found = [
         note
-        async for note in nc.notes.list_all()
+        async for note in nc.client(NotesClient).list_all()
         if favorite in (None, note.favorite)
         and (since is None or note.modified >= since.timestamp())
         and (inside is None or _is_in(note.category, inside))
@@ -86,7 +87,7 @@ async def nc_notes_search_notes(
     terms = terms_of(query)
     if not terms:
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
-    texts = await nc.notes.texts()
+    texts = await nc.client(NotesClient).texts()
     listed = by_preference(texts.notes)
     ranking = await rank_aside([one.folded for one in listed], terms, phrase=query)
     return NoteHits(
@@ -110,7 +111,7 @@ async def nc_notes_get_note(
     """Read a note with its text and etag; long text comes in pages of bytes: go on at next_offset."""
     if (note_id is None) == (title is None):
         raise InvalidInput("Send either 'note_id' or 'title'.")
-    note = await nc.notes.get(await _by_name(nc, title or "") if note_id is None else note_id)
+    note = await nc.client(NotesClient).get(await _by_name(nc, title or "") if note_id is None else note_id)
     return results.text(note, cut(note.text, offset=offset, limit=limit), offset=offset)
 
 
@@ -121,7 +122,9 @@ async def nc_notes_create_note(
 ) -> NoteWritten:
     """Create a note in Markdown; "/" in the category makes folders. An existing title gets a number."""
     title, category = _title(title), _category(category)
-    note = await nc.notes.create(title=title, content=content, category=category, favorite=favorite)
+    note = await nc.client(NotesClient).create(
+        title=title, content=content, category=category, favorite=favorite
+    )
     sent = {"title": title, "category": category, "content": content, "favorite": favorite}
     return results.written(note, sent)
 
@@ -148,8 +151,8 @@ async def nc_notes_update_note(
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
     # The state before the move; afterwards the files that stayed behind could not be found.
-    before = None if category is None else await nc.notes.get(note_id)
-    note = await nc.notes.update(
+    before = None if category is None else await nc.client(NotesClient).get(note_id)
+    note = await nc.client(NotesClient).update(
         note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
     )
     stayed = None
@@ -170,7 +173,7 @@ async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> Not
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
-    before, note = await nc.notes.change(note_id, partial(_appended, content), if_match=None)
+    before, note = await nc.client(NotesClient).change(note_id, partial(_appended, content), if_match=None)
     return results.written(note, {"content": _appended(content, before.text)}, before=before)
 
 
@@ -194,7 +197,7 @@ async def nc_notes_edit_note(
             return note_edit.replace(text, old_text, new_text)
         return note_edit.replace_section(text, section or "", new_text)
 
-    before, note = await nc.notes.change(note_id, edit, if_match=etag)
+    before, note = await nc.client(NotesClient).change(note_id, edit, if_match=etag)
     return results.written(note, {"content": edit(before.text)}, before=before)
 
 
@@ -202,7 +205,7 @@ async def nc_notes_edit_note(
 @require_provisioning("notes:write")
 async def nc_notes_delete_note(nc: Account, note_id: Id) -> NoteDeleted:
     """Move a note to the trash; the answer says how to bring it back."""
-    await nc.notes.delete(note_id)
+    await nc.client(NotesClient).delete(note_id)
     return results.deleted(note_id)
 
 
@@ -228,7 +231,7 @@ def _appended(addition: str, text: str) -> str:
 async def _by_name(nc: Account, name: str) -> Id:
     """Find the one note with this path, category and title, or title."""
     wanted = folded(name.strip().strip("/"))
-    listed = [note async for note in nc.notes.list_all()]
+    listed = [note async for note in nc.client(NotesClient).list_all()]
     for names in (_paths, _titles):
         found = [note for note in listed if wanted in {folded(one) for one in names(note)}]
         if len(found) > 1:

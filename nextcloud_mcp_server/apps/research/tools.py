@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.files.read import nc_files_read_file
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.apps.notes.tools import by_preference
 from nextcloud_mcp_server.errors import InvalidInput
@@ -80,7 +81,7 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
     """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
     terms = terms_of(query)
     apps = (await nc.capabilities.get()).apps
-    notes = by_preference((await nc.notes.texts()).notes) if "notes" in apps and terms else []
+    notes = by_preference((await nc.client(NotesClient).texts()).notes) if "notes" in apps and terms else []
     files = await _named(nc, _telling(query, terms))
     # One ranking for both, so that a file whose name has all words comes before a note with one of them.
     documents = [*(one.folded for one in notes), *map(_name, files)]
@@ -195,7 +196,7 @@ def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fe
 
 
 async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
-    note = await nc.notes.get(here["which"])
+    note = await nc.client(NotesClient).get(here["which"])
     limit = _PAGE_BYTES
     page = cut(note.text, offset=here["offset"], limit=limit)
     while not _fits(page.text):

@@ -12,7 +12,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import file_errors, ocs
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
 
 _API: Final = "/apps/files_sharing/api/v1"
@@ -143,11 +144,8 @@ _SHARE = TypeAdapter(ocs.Envelope[Share])
 _FOUND = TypeAdapter(ocs.Envelope[_Sharees])
 
 
-class SharingClient:
+class SharingClient(AppClient):
     """Lists, creates, changes and ends one user's shares."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_shares(self, *, with_me: bool, path: str | None = None) -> list[Share]:
         """Fetch the user's own shares, or those that the user received; all in one response.

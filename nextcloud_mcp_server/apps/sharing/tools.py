@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.sharing.client import Kind, May, Share, shared_at
+from nextcloud_mcp_server.apps.sharing.client import Kind, May, Share, SharingClient, shared_at
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
@@ -115,7 +115,7 @@ async def nc_sharing_list_shares(
     """List what the person shares, with links and permissions, or with received what others share with them."""
     after = pagination.unseal(cursor, "shares", received, path)
     window = TopK[Share](_newest_first, limit=limit, after=after)
-    for share in await nc.sharing.list_shares(with_me=received, path=path):
+    for share in await nc.client(SharingClient).list_shares(with_me=received, path=path):
         window.offer(share)
     found, more = window.page()
     rows = pagination.fit([ShareRow.of(share, nc.uid) for share in found])
@@ -150,9 +150,9 @@ async def nc_sharing_share_item(
         raise InvalidInput("Say with whom to share: either 'person' or 'group'.")
     fields = _fields(expireDate=_day(expires), note=note)
     entry = await nc.files.info(path)
-    receiver = await nc.sharing.receiver(person or group or "", "person" if person else "group")
+    receiver = await nc.client(SharingClient).receiver(person or group or "", "person" if person else "group")
     permissions = _permissions(access, folder=entry.is_folder) | (May.SHARE if reshare else May(0))
-    share = await nc.sharing.create(
+    share = await nc.client(SharingClient).create(
         entry.path, kind=receiver.kind, permissions=permissions, receiver=receiver, fields=fields
     )
     hint = None if _is_as_asked(share, permissions, expires=expires, note=note) else _UNLIKE
@@ -174,7 +174,9 @@ async def nc_sharing_create_link(
     fields = _fields(expireDate=_day(expires), password=password, label=label)
     entry = await nc.files.info(path)
     permissions = _permissions(access, folder=entry.is_folder)
-    share = await nc.sharing.create(entry.path, kind=Kind.LINK, permissions=permissions, fields=fields)
+    share = await nc.client(SharingClient).create(
+        entry.path, kind=Kind.LINK, permissions=permissions, fields=fields
+    )
     return ShareRow.of(share, nc.uid)
 
 
@@ -206,7 +208,7 @@ async def nc_sharing_update_share(
     changed: dict[str, object] = {**given}
     if access is not None or reshare is not None:
         changed["permissions"] = int(_changed(share, access, reshare=reshare))
-    return ShareRow.of(await nc.sharing.update(share, changed), nc.uid)
+    return ShareRow.of(await nc.client(SharingClient).update(share, changed), nc.uid)
 
 
 @sharing.tool("End a share", destructive=True)
@@ -214,7 +216,7 @@ async def nc_sharing_update_share(
 async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -> Ended:
     """End a share of the person's, or let go of one that was received; the file itself stays."""
     share = await _current(nc, share_id, etag)
-    await nc.sharing.delete(share)
+    await nc.client(SharingClient).delete(share)
     if share.is_received_by(nc.uid):
         undo = f"Only {share.owner or share.owner_id} can share it again."
         if share.kind == Kind.GROUP:
@@ -228,7 +230,7 @@ async def nc_sharing_delete_share(nc: Account, share_id: TextId, *, etag: str) -
 
 async def _current(nc: Account, share_id: str, etag: str) -> Share:
     """Fetch a share, and check that it has not changed since it was listed."""
-    share = await nc.sharing.get(share_id)
+    share = await nc.client(SharingClient).get(share_id)
     if etag != share.version:
         raise EtagMismatch(
             f"Share {share.id} changed since it was listed, so it was left alone. List it again, "

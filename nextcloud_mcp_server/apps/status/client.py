@@ -12,7 +12,8 @@ from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs, people
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.people import Someone
 
 _API: Final = "/apps/user_status/api/v1"
@@ -33,11 +34,8 @@ class Status(Answer):
 _STATUS = TypeAdapter(ocs.Envelope[Status])
 
 
-class StatusClient:
+class StatusClient(AppClient):
     """Reads users' status, and sets the user's own."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def find_person(self, name: str) -> Someone:
         """Find the one user with that name; raises like `people.find`."""

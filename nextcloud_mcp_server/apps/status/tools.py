@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.status.client import Status
+from nextcloud_mcp_server.apps.status.client import Status, StatusClient
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
@@ -66,9 +66,9 @@ async def nc_status_get_status(
 ) -> PersonShown:
     """Tell whether the person, or another user, is there, and what they say about it."""
     if person is None:
-        return _shown(nc.uid, await nc.status.own())
-    someone = await nc.status.find_person(person)
-    return _shown(str(someone), await nc.status.of(someone.id))
+        return _shown(nc.uid, await nc.client(StatusClient).own())
+    someone = await nc.client(StatusClient).find_person(person)
+    return _shown(str(someone), await nc.client(StatusClient).of(someone.id))
 
 
 def _shown(person: str, found: Status) -> PersonShown:
@@ -99,7 +99,7 @@ async def nc_status_set_status(
     if status is None and message is None and icon is None and clear_at is None:
         raise InvalidInput("Say what to set: status, message, icon or clear_at.")
     until = None if not clear_at else _last(await time_argument.read(nc, "clear_at", clear_at))
-    before = now = await nc.status.own()
+    before = now = await nc.client(StatusClient).own()
     said = message is not None or icon is not None or clear_at is not None
     if said:
         # A new message does not end when the old one would have.
@@ -143,10 +143,10 @@ async def _say(
     nc: Account, before: Status, message: str | None, icon: str | None, until: int | None
 ) -> Status:
     if message is None and icon is None and before.message_id is not None:
-        return await nc.status.end_predefined(before.message_id, until)
+        return await nc.client(StatusClient).end_predefined(before.message_id, until)
     if icon is None:
         icon = None if message == "" else before.icon
-    return await nc.status.set_message(
+    return await nc.client(StatusClient).set_message(
         (before.message if message is None else message) or None, icon or None, until
     )
 
@@ -154,7 +154,7 @@ async def _say(
 async def _be(nc: Account, presence: str, now: Status, *, said: bool) -> tuple[Status, str | None]:
     """Set the user's presence; an error says which changes were made before."""
     try:
-        return await nc.status.set_presence(presence), None
+        return await nc.client(StatusClient).set_presence(presence), None
     except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:

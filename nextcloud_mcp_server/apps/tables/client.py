@@ -9,8 +9,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.tables.values import Column
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
@@ -98,11 +99,8 @@ _ROW = TypeAdapter(Row)
 _ROWS = TypeAdapter(list[Row], config=ConfigDict(defer_build=True))
 
 
-class TablesClient:
+class TablesClient(AppClient):
     """Reads and writes one user's tables."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_tables(self) -> list[Table]:
         """Fetch the tables that the user owns or that are shared with the user."""

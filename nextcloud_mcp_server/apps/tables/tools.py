@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.tables import results
-from nextcloud_mcp_server.apps.tables.client import Row, Table
+from nextcloud_mcp_server.apps.tables.client import Row, Table, TablesClient
 from nextcloud_mcp_server.apps.tables.results import RowDeleted, RowValues, TableList, TablePage
 from nextcloud_mcp_server.apps.tables.values import Column, shown, stored
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
@@ -39,7 +39,7 @@ Values = Annotated[dict[str, Any], Field(description="Column name → value; cho
 @require_provisioning("tables:read")
 async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> TableList:
     """List the tables the person can see; go on with cursor."""
-    rows = [results.table_row(table) for table in await nc.tables.list_tables()]
+    rows = [results.table_row(table) for table in await nc.client(TablesClient).list_tables()]
     start = pagination.start(cursor)
     shown_rows = pagination.fit(rows[start:])
     return TableList(tables=shown_rows, cursor=pagination.following(start + len(shown_rows), len(rows)))
@@ -64,9 +64,12 @@ async def nc_tables_get_table(
     """Show a table's columns and its rows in pages; go on with cursor."""
     filters = (table_id, query, sorted((where or {}).items(), key=str))
     start = pagination.start(cursor, *filters)
-    table, columns = await nc.tables.table(table_id), await nc.tables.columns(table_id)
+    table, columns = (
+        await nc.client(TablesClient).table(table_id),
+        await nc.client(TablesClient).columns(table_id),
+    )
     if row_id is not None:
-        row = await nc.tables.row(row_id)
+        row = await nc.client(TablesClient).row(row_id)
         if row.table_id != table_id:
             raise NotFound(f"That row is not in this table but in the one with the id {row.table_id}.")
         one = results.row(row, columns, whole=True)
@@ -77,7 +80,10 @@ async def nc_tables_get_table(
         found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
-        part, total = await nc.tables.rows(table_id, limit=limit, offset=start, total=table.rows), table.rows
+        part, total = (
+            await nc.client(TablesClient).rows(table_id, limit=limit, offset=start, total=table.rows),
+            table.rows,
+        )
     rows = pagination.fit([results.row(row, columns) for row in part])
     following = start + len(rows)
     more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
@@ -95,9 +101,9 @@ async def nc_tables_get_table(
 @require_provisioning("tables:write")
 async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> RowValues:
     """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
-    columns = await nc.tables.columns(table_id)
+    columns = await nc.client(TablesClient).columns(table_id)
     sent = _stored(columns, values, whole=True)
-    made = await nc.tables.create(table_id, sent)
+    made = await nc.client(TablesClient).create(table_id, sent)
     return await _read_again(nc, made, columns, sent)
 
 
@@ -105,19 +111,19 @@ async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> Row
 @require_provisioning("tables:write")
 async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag: str) -> RowValues:
     """Change only the given cells of a row."""
-    row = await nc.tables.current(row_id, etag)
-    columns = await nc.tables.columns(row.table_id)
+    row = await nc.client(TablesClient).current(row_id, etag)
+    columns = await nc.client(TablesClient).columns(row.table_id)
     sent = _stored(columns, values, whole=False)
-    return await _read_again(nc, await nc.tables.update(row, sent), columns, sent, before=row)
+    return await _read_again(nc, await nc.client(TablesClient).update(row, sent), columns, sent, before=row)
 
 
 @tables.tool("Delete a row", destructive=True)
 @require_provisioning("tables:write")
 async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDeleted:
     """Delete a row for good: there is no trash; the answer repeats its values."""
-    row = await nc.tables.current(row_id, etag)
-    columns = await nc.tables.columns(row.table_id)
-    await nc.tables.delete(row_id)
+    row = await nc.client(TablesClient).current(row_id, etag)
+    columns = await nc.client(TablesClient).columns(row.table_id)
+    await nc.client(TablesClient).delete(row_id)
     return results.deleted(row, columns)
 
 
@@ -131,7 +137,7 @@ async def _read_again(
 ) -> RowValues:
     """Fetch a written row again and compare it: Tables answers with what was sent, not what it stored."""
     try:
-        row = await nc.tables.row(answered.id)
+        row = await nc.client(TablesClient).row(answered.id)
     except file_errors.NOT_SEEN as error:
         note = f"It is written, but it could not be read afterwards, so what is stored is not known. {error}"
         return results.row(answered, list(columns)).model_copy(update={"note": note})
@@ -156,7 +162,7 @@ async def _search(
     """Filter the rows here, since the API cannot; the second value is None where all were searched."""
     found: list[Row] = []
     for offset in range(0, _SEARCHED_ROWS, _CHUNK):
-        rows = await nc.tables.rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
+        rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
         found += [row for row in rows if matches(row)]
         if len(rows) < _CHUNK:
             return found, None

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
 #: Nextcloud's maximum length.
@@ -24,11 +24,8 @@ class Comment:
     created_at: datetime | None
 
 
-class CommentsClient:
+class CommentsClient(AppClient):
     """Reads and adds comments. Reading does not mark them as read."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def list_comments(
         self, file_id: str, *, limit: int, first: int = 0, before: int | None = None

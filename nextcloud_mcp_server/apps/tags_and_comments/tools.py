@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, Comment
+from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, Comment, CommentsClient
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -164,7 +164,9 @@ async def nc_files_list_comments(
     after = pagination.unseal(cursor, "comments", path)
     entry, details = await nc.files.details(path)
     first, before = (after.number, int(after.name)) if after else (0, None)
-    found, more = await nc.comments.list_comments(details.file_id, limit=limit, first=first, before=before)
+    found, more = await nc.client(CommentsClient).list_comments(
+        details.file_id, limit=limit, first=first, before=before
+    )
     rows = pagination.fit([CommentRow.of(comment) for comment in found])
     more = more or len(rows) < len(found)
     last = found[len(rows) - 1].number if rows else before
@@ -182,7 +184,7 @@ async def nc_files_add_comment(
 ) -> Commented:
     """Say something about a file or folder in the person's name, to all who can see it."""
     entry, details = await nc.files.details(path)
-    await nc.comments.add(entry.path, details.file_id, text)
+    await nc.client(CommentsClient).add(entry.path, details.file_id, text)
     return Commented(
         path=entry.path, note="All who can see it can read this; only Nextcloud itself can delete it."
     )

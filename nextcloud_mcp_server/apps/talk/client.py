@@ -18,7 +18,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs, outcome
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.top_k import cut
@@ -152,11 +153,8 @@ _SENT = TypeAdapter(ocs.Envelope[Message | None])
 _REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
 
 
-class TalkClient:
+class TalkClient(AppClient):
     """Reads one user's conversations and sends messages."""
-
-    def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
 
     async def rooms(self) -> list[Room]:
         """Fetch all of the user's conversations, unsorted."""

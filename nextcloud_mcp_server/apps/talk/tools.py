@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.talk.client import Message, Room
+from nextcloud_mcp_server.apps.talk.client import Message, Room, TalkClient
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -165,7 +165,9 @@ async def nc_talk_list_conversations(
     words = folded(query).split()
     found = [
         room
-        for room in sorted(await nc.talk.rooms(), key=lambda room: (-room.last_activity, room.token))
+        for room in sorted(
+            await nc.client(TalkClient).rooms(), key=lambda room: (-room.last_activity, room.token)
+        )
         if (room.unread or not unread) and all(word in folded(room.name) for word in words)
     ]
     rows = pagination.fit([ConversationRow.of(room) for room in found[start : start + limit]])
@@ -184,7 +186,9 @@ async def nc_talk_list_messages(
 ) -> MessagePage:
     """Read what was said in a conversation, the newest first; nothing is marked as read."""
     after = pagination.unseal(cursor, "messages", conversation)
-    history = await nc.talk.history(conversation, limit=limit, before=None if after is None else after.number)
+    history = await nc.client(TalkClient).history(
+        conversation, limit=limit, before=None if after is None else after.number
+    )
     rows = pagination.fit([MessageRow.of(message) for message in history.messages])
     before = number(rows[-1].id) if len(rows) < len(history.messages) else history.before
     following = None if before is None else pagination.seal(Position.of(before, ""), "messages", conversation)
@@ -206,7 +210,7 @@ async def nc_talk_send_message(
     """Say something in a conversation, in the person's name; it cannot be taken back with these tools."""
     if not message.strip():
         raise InvalidInput("'message' holds nothing but spaces.")
-    sent = await nc.talk.send(conversation, message, reply_to=reply_to, silent=silent)
+    sent = await nc.client(TalkClient).send(conversation, message, reply_to=reply_to, silent=silent)
     if sent is None:
         return MessageSent(conversation=conversation)
     return MessageSent(conversation=conversation, id=sent.id, sent=timestamp.moment(sent.sent_at))
@@ -223,7 +227,7 @@ async def nc_talk_set_reaction(
     remove: bool = False,
 ) -> Reactions:
     """React to a message with an emoji in the person's name, or take that back with remove."""
-    reactions = await nc.talk.react(conversation, message_id, emoji, remove=remove)
+    reactions = await nc.client(TalkClient).react(conversation, message_id, emoji, remove=remove)
     return Reactions(id=message_id, reactions=reactions)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from uuid import uuid4
 
 from anyio import to_thread
@@ -12,13 +12,13 @@ from anyio import to_thread
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.tasks import edit
 from nextcloud_mcp_server.apps.tasks.edit import TASK, TaskChanges
-from nextcloud_mcp_server.formats import ical, zones
+from nextcloud_mcp_server.formats import ical
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Series
-from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud import parallel, user_zone
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
-from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
@@ -56,7 +56,7 @@ def _clock() -> datetime:
     return datetime.now(UTC)
 
 
-class TasksClient:
+class TasksClient(AppClient):
     """Reads and writes one user's tasks."""
 
     def __init__(
@@ -68,15 +68,17 @@ class TasksClient:
         wide: NextcloudHttp | None = None,
         shelf: CachedContent[KeptCalendars] | None = None,
     ) -> None:
-        self._http = http
+        super().__init__(http)
         self._dav = CalDav(http, wide)
         self._clock = clock
         self._cache = cache or UserCache()
         self._objects = CalendarObjects(self._dav, TASK, cache=self._cache, shelf=shelf)
 
-    async def zone(self) -> tzinfo:
-        """Fetch the user's time zone; UTC where Nextcloud does not know it."""
-        return zones.found((await CapabilitiesClient(self._http).get()).timezone) or UTC
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        objects = connection.content("VTODO")
+        return cls(connection.http, cache=connection.cache, wide=connection.wide, shelf=objects)
 
     async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
         """Fetch all tasks of a list, or of all lists.
@@ -103,7 +105,7 @@ class TasksClient:
 
         async def find_zone() -> None:
             if locate:
-                place.append(await self._cache.fact("zone", self.zone))
+                place.append(await self._cache.fact("zone", partial(user_zone.of, self._http)))
 
         await parallel.together(everything, find_zone)
         return TaskLists(

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.tasks.client import Task, TaskLists
+from nextcloud_mcp_server.apps.tasks.client import Task, TaskLists, TasksClient
 from nextcloud_mcp_server.apps.tasks.edit import TaskChanges
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import ical, ical_time
@@ -104,13 +104,13 @@ async def nc_tasks_list_tasks(
 ) -> TaskList:
     """List tasks of the person's lists, first due first, with what changing them needs."""
     if task_id is not None:
-        return TaskList(tasks=[_row(await nc.tasks.get(task_id), _MAX_TEXT)], total=1)
+        return TaskList(tasks=[_row(await nc.client(TasksClient).get(task_id), _MAX_TEXT)], total=1)
     after = pagination.unseal(cursor, "tasks", status, due_before, calendar, query)
     given = None if due_before is None else ical_time.offset(due_before)
     if due_before is not None:
         # An invalid time is refused before any request.
         ical_time.given("due_before", due_before, given or UTC)
-    found = await nc.tasks.tasks(calendar, locate=due_before is not None and given is None)
+    found = await nc.client(TasksClient).tasks(calendar, locate=due_before is not None and given is None)
     zone = given or found.zone
     limit_at = None if due_before is None else _end_of(ical_time.given("due_before", due_before, zone), zone)
     window = TopK[Task](lambda task: _position(task, zone), limit=limit, after=after)
@@ -156,13 +156,13 @@ async def nc_tasks_create_task(
         start=await _given(nc, "start", start or None, timezone, None, recurs=bool(rrule)),
         due=await _given(nc, "due", due or None, timezone, None, recurs=bool(rrule)),
         priority=priority,
-        parent=await nc.tasks.uid_of(parent) if parent else None,
+        parent=await nc.client(TasksClient).uid_of(parent) if parent else None,
         categories=categories,
         rule=rrule or None,
     )
     if parent and calendar is None:
         calendar = parent.partition("/")[0]
-    return _written(await nc.tasks.create(calendar, changes))
+    return _written(await nc.client(TasksClient).create(calendar, changes))
 
 
 @tasks.tool("Change a task", destructive=True)
@@ -190,7 +190,7 @@ async def nc_tasks_update_task(
     given = any(field is not None for field in fields)
     if restore:
         _refuse_more(given=given)
-        return _written(await nc.tasks.restore(task_id, if_match=etag))
+        return _written(await nc.client(TasksClient).restore(task_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field.")
     before: list[Task] = []
@@ -209,12 +209,12 @@ async def nc_tasks_update_task(
             priority=priority,
             percent=percent,
             completed=completed,
-            parent=await nc.tasks.uid_of(parent) if parent else parent,
+            parent=await nc.client(TasksClient).uid_of(parent) if parent else parent,
             categories=categories,
             rule=rrule,
         )
 
-    after = _written(await nc.tasks.update(task_id, make, if_match=etag))
+    after = _written(await nc.client(TasksClient).update(task_id, make, if_match=etag))
     went_on = (completed or percent == 100) and after.status != "completed"  # noqa: PLR2004 - all of it
     return after.model_copy(update={"note": _went_on(before[0], after) if went_on else None})
 
@@ -223,7 +223,7 @@ async def nc_tasks_update_task(
 @require_provisioning("tasks:write")
 async def nc_tasks_delete_task(nc: Account, task_id: TextId, etag: str) -> TaskDeleted:
     """Delete a task but not its parts; to say that it is done, change it. The answer says how to bring it back."""
-    title = await nc.tasks.delete(task_id, if_match=etag)
+    title = await nc.client(TasksClient).delete(task_id, if_match=etag)
     return TaskDeleted(
         task_id=task_id,
         title=title or None,
@@ -239,7 +239,7 @@ async def _given(
     """Parse a time: in the given time zone, else in the task's, else in the user's."""
     if not text:
         return text
-    return await event_time.changed(nc.tasks.zone, name, text, timezone, before=before, recurs=recurs)
+    return await event_time.changed(nc.zone, name, text, timezone, before=before, recurs=recurs)
 
 
 def _went_on(before: Task, after: TaskWritten) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, Self
 
 import anyio
 
@@ -10,6 +10,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.upload.chunk_requests import MAX_CHUNKS, ChunkRequests, Target
 from nextcloud_mcp_server.nextcloud import dav, file_errors, paths
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import FilesClient, Written
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -38,7 +39,7 @@ _CLEARED: Final = "No file was changed, and nothing of what was sent is kept."
 Report = Callable[[float, float], Awaitable[None]]
 
 
-class UploadClient:
+class UploadClient(AppClient):
     """Uploads one user's large files."""
 
     def __init__(
@@ -48,9 +49,15 @@ class UploadClient:
         *,
         pause: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
+        super().__init__(http)
         self.requests = ChunkRequests(http)
         self._files = files
         self._pause = pause
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        return cls(connection.http, FilesClient(connection.http))
 
     async def check(self, path: str, size: int, *, version: str | None) -> Target:
         """Check that `size` bytes can be stored at a path, before any is sent; two requests.

@@ -6,7 +6,7 @@ import anyio
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.upload.chunk_requests import Parts
-from nextcloud_mcp_server.apps.upload.client import Report
+from nextcloud_mcp_server.apps.upload.client import Report, UploadClient
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.files import Written
@@ -89,7 +89,7 @@ async def nc_files_upload_file(
             raise InvalidInput("A 'local_file' is sent as a whole: leave out content, upload_id and then.")
         return await _local(nc, path, local_file, etag=etag, progress=progress, local_folder=local_folder)
     if upload_id is not None and then == "discard":
-        await nc.upload.requests.discard(upload_id)
+        await nc.client(UploadClient).requests.discard(upload_id)
         return Uploaded(path=path.strip("/"), note="What was sent is thrown away; no file was changed.")
     if then == "discard":
         raise InvalidInput("Pass the upload_id of what is to be thrown away.")
@@ -122,18 +122,18 @@ async def _part(
     last: bool,
     progress: Progress,
 ) -> Uploaded:
-    completed = Parts(()) if upload_id is None else await nc.upload.requests.parts(upload_id)
+    completed = Parts(()) if upload_id is None else await nc.client(UploadClient).requests.parts(upload_id)
     number = _refuse_gap(offset, completed) if data is not None else 0
     total = offset + len(data) if data is not None else completed.size
     if upload_id is None:
         # Checked now, so that a client does not send ten chunks before it learns that the name is taken.
-        await nc.upload.check(path, total, version=etag)
-        upload_id = await nc.upload.requests.begin()
-        async with nc.upload.cleared(upload_id):
+        await nc.client(UploadClient).check(path, total, version=etag)
+        upload_id = await nc.client(UploadClient).requests.begin()
+        async with nc.client(UploadClient).cleared(upload_id):
             await _put(nc, upload_id, number, data)
         return Uploaded(path=path.strip("/"), upload_id=upload_id, offset=total)
     try:
-        target = await nc.upload.check(path, total, version=etag) if last else None
+        target = await nc.client(UploadClient).check(path, total, version=etag) if last else None
         await _put(nc, upload_id, number, data)
     except NextcloudError as error:
         error.args = (
@@ -144,13 +144,13 @@ async def _part(
         return Uploaded(path=path.strip("/"), upload_id=upload_id, offset=total)
     report = _reporter(progress, "Nextcloud puts the parts together")
     return Uploaded.by_writing(
-        await nc.upload.finish(upload_id, target, total=total, report=report, keep=True)
+        await nc.client(UploadClient).finish(upload_id, target, total=total, report=report, keep=True)
     )
 
 
 async def _put(nc: Account, upload_id: str, number: int, data: bytes | None) -> None:
     if data:
-        await nc.upload.requests.put(upload_id, number, data)
+        await nc.client(UploadClient).requests.put(upload_id, number, data)
 
 
 def _refuse_gap(offset: int, completed: Parts) -> int:
@@ -187,11 +187,13 @@ async def _local(
 ) -> Uploaded:
     report = _reporter(progress, f"Uploading {local_file}")
     with local_folder.reading(local_file) as source:
-        target = await nc.upload.check(path, source.size, version=etag)
+        target = await nc.client(UploadClient).check(path, source.size, version=etag)
         if source.size <= SINGLE_BYTES:
             written = await nc.files.write(path, await source.read(source.size), version=etag)
         else:
-            written = await nc.upload.send(target, source.read, total=source.size, report=report)
+            written = await nc.client(UploadClient).send(
+                target, source.read, total=source.size, report=report
+            )
         return Uploaded.by_writing(written)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
@@ -27,11 +28,11 @@ class FileVersion:
     label: str
 
 
-class HistoryClient:
+class HistoryClient(AppClient):
     """Lists the versions of files and restores them."""
 
     def __init__(self, http: NextcloudHttp) -> None:
-        self._http = http
+        super().__init__(http)
         self._restore = dav.Tree.of("versions", http.uid, "restore")
 
     async def list_versions(

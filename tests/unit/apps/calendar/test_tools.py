@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.calendar.client import CalendarClient
 from nextcloud_mcp_server.apps.calendar.tools import calendar
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.parallel import side_by_side
@@ -355,7 +356,7 @@ async def test_a_whole_series_ends_or_goes_to_the_trash(personal_app: PersonalAp
     assert (gone.title, "trash" in gone.undo) == ("Weekly", True)
     assert list(personal_app.calendars["personal"].trash) == ["series-deleted.ics"]
     broken = personal_app.store("broken.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n")
-    raw = await personal_app.account.calendar.delete(
+    raw = await personal_app.account.client(CalendarClient).delete(
         broken, if_match=personal_app.calendars["personal"].objects["broken.ics"].etag
     )
     assert raw.title == ""

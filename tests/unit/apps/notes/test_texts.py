@@ -7,6 +7,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
@@ -82,14 +83,14 @@ class Served:
 
 
 async def titles(account: Account) -> dict[str, str | None]:
-    return {one.note.title: one.note.content for one in (await account.notes.texts()).notes}
+    return {one.note.title: one.note.content for one in (await account.client(NotesClient).texts()).notes}
 
 
 async def test_a_later_search_asks_once_and_gets_only_what_has_changed() -> None:
     served = Served()
     first = await titles(served.account())
     served.pass_time()
-    notes = served.account().notes
+    notes = served.account().client(NotesClient)
     made = await notes.create(title="New", content="fresh", category="", favorite=False)
     gone = next(one.note for one in (await notes.texts()).notes if one.note.title != "New")
     await notes.delete(gone.id)
@@ -108,7 +109,9 @@ async def test_a_clock_that_was_set_back_has_everything_read_anew() -> None:
     served = Served()
     await titles(served.account())
     served.now = datetime.fromtimestamp(served.now.timestamp() - 3600, UTC)
-    await served.account().notes.create(title="New", content="fresh", category="", favorite=False)
+    await (
+        served.account().client(NotesClient).create(title="New", content="fresh", category="", favorite=False)
+    )
     served.asked.clear()
 
     later = await titles(served.account())
@@ -146,6 +149,6 @@ async def test_where_a_later_answer_does_not_tell_enough_everything_is_read_anew
     first: list[dict[str, Any]], then: httpx2.Response
 ) -> None:
     account = over(listed(first), then, listed([{**NOTE, "content": "new"}]))
-    await account.notes.texts()
+    await account.client(NotesClient).texts()
 
     assert await titles(account) == {"a": "new"}

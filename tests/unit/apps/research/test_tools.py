@@ -5,6 +5,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
@@ -86,7 +87,7 @@ async def test_a_nextcloud_without_notes_or_index_is_searched_by_name() -> None:
 async def test_long_texts_are_fetched_part_by_part(sandbox: Sandbox, alice: Account) -> None:
     text = "".join(f'"{number}"\tü & \\ line\n' for number in range(3000))
     sandbox.state.users["alice"].files.put("/Documents/a@7:b.md", text.encode())
-    note = await alice.notes.create(title="Long", content=text, category="", favorite=False)
+    note = await alice.client(NotesClient).create(title="Long", content=text, category="", favorite=False)
 
     assert await read_all(alice, sealed("file:Documents/a@7:b.md")) == text
     assert await read_all(alice, sealed(f"note:{note.id}")) == text
@@ -95,7 +96,7 @@ async def test_long_texts_are_fetched_part_by_part(sandbox: Sandbox, alice: Acco
 async def test_texts_of_signs_that_json_writes_at_length_still_fit(sandbox: Sandbox, alice: Account) -> None:
     text = "\x1b\x01" * 12_000
     sandbox.state.users["alice"].files.put("/Documents/codes.txt", text.encode())
-    note = await alice.notes.create(title="Codes", content=text, category="", favorite=False)
+    note = await alice.client(NotesClient).create(title="Codes", content=text, category="", favorite=False)
 
     assert await read_all(alice, sealed("file:Documents/codes.txt")) == text
     assert await read_all(alice, sealed(f"note:{note.id}")) == text
@@ -105,7 +106,7 @@ async def test_texts_that_json_writes_a_little_longer_still_fit(sandbox: Sandbox
     """A quotation mark takes two bytes in JSON (RFC 8259 §7); every fifth sign is one."""
     text = 'abcd"' * 20_000
     sandbox.state.users["alice"].files.put("/Documents/quotes.txt", text.encode())
-    note = await alice.notes.create(title="Quotes", content=text, category="", favorite=False)
+    note = await alice.client(NotesClient).create(title="Quotes", content=text, category="", favorite=False)
 
     assert await read_all(alice, sealed("file:Documents/quotes.txt")) == text
     assert await read_all(alice, sealed(f"note:{note.id}")) == text
@@ -113,7 +114,9 @@ async def test_texts_that_json_writes_a_little_longer_still_fit(sandbox: Sandbox
 
 async def test_of_many_notes_ten_are_named_and_leave_room_for_files(sandbox: Sandbox, alice: Account) -> None:
     for number in range(12):
-        await alice.notes.create(title=f"Walrus {number}", content="walrus", category="", favorite=False)
+        await alice.client(NotesClient).create(
+            title=f"Walrus {number}", content="walrus", category="", favorite=False
+        )
     sandbox.state.users["alice"].files.put("/Documents/walrus.txt", b"-")
 
     found = [source.title for source in (await call(alice, "search", query="walrus")).results]

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nextcloud_mcp_server.apps.sharing.client import Kind, May, Share
+from nextcloud_mcp_server.apps.sharing.client import Kind, May, Share, SharingClient
 from nextcloud_mcp_server.apps.sharing.tools import Ended, ShareRow
 from nextcloud_mcp_server.errors import (
     EtagMismatch,
@@ -111,7 +111,7 @@ async def test_a_link_opens_what_it_says_and_shows_no_password(
     assert made.link == f"http://localhost/s/{sandbox.state.shares[0].token}"
     assert (made.may, made.password, made.receiver) == (may, True, None)
     assert "odd enough" not in made.model_dump_json()
-    assert "odd enough" not in repr(await alice.sharing.get(made.share_id))
+    assert "odd enough" not in repr(await alice.client(SharingClient).get(made.share_id))
 
 
 async def test_a_share_is_changed_in_what_is_given_and_emptied_by_empty_texts(alice: Account) -> None:
@@ -280,7 +280,7 @@ async def test_a_password_that_is_told_in_talk_stays_so_when_something_else_is_c
     answers = network(recorded("shares/create_user"), recorded("shares/create_user"))
     mail = {"id": "9", "share_type": 4, "share_with": "eve@example.test", "send_password_by_talk": True}
     quiet = {**mail, "send_password_by_talk": False, "share_with_displayname": "Eve"}
-    sharing = account_over(answers).sharing
+    sharing = account_over(answers).client(SharingClient)
 
     await sharing.update(Share.model_validate(mail), {"label": "a"})
     await sharing.update(Share.model_validate(quiet), {"label": "a"})
@@ -325,7 +325,7 @@ async def test_every_refusal_to_share_becomes_one_sentence_with_the_reason(
     account = account_over(network(recorded(f"shares/{answer}")))
 
     with pytest.raises(kind) as refused:
-        await account.sharing.create("Rec", kind=Kind.LINK, permissions=May.READ)
+        await account.client(SharingClient).create("Rec", kind=Kind.LINK, permissions=May.READ)
 
     assert words in str(refused.value)
     assert str(refused.value).startswith("Nextcloud d")
@@ -335,19 +335,19 @@ async def test_every_refusal_to_share_becomes_one_sentence_with_the_reason(
 @pytest.mark.parametrize("answer", ["get_404", "delete_again_404", "delete_foreign"])
 async def test_a_share_that_is_gone_or_another_users_is_said_not_to_be_there(answer: str) -> None:
     refusal = recorded(f"shares/{answer}")
-    share = await account_over(network(recorded("shares/get"))).sharing.get("1")
+    share = await account_over(network(recorded("shares/get"))).client(SharingClient).get("1")
     account = Account(http_over(network(refusal), uid=refusal.headers["X-User-Id"]))
 
     with pytest.raises(NotFound, match="see nc_sharing_list_shares"):
-        await account.sharing.delete(share)
+        await account.client(SharingClient).delete(share)
 
 
 async def test_a_change_that_is_refused_says_why() -> None:
     account = account_over(network(recorded("shares/get"), recorded("shares/update_nothing_400")))
-    share = await account.sharing.get("1")
+    share = await account.client(SharingClient).get("1")
 
     with pytest.raises(InvalidName, match=r"share 1 .*no update parameter given\)"):
-        await account.sharing.update(share, {})
+        await account.client(SharingClient).update(share, {})
 
 
 async def test_an_empty_answer_and_an_odd_date_are_borne() -> None:
@@ -355,7 +355,7 @@ async def test_an_empty_answer_and_an_odd_date_are_borne() -> None:
     share = Share.model_validate({"id": "1", "share_type": 7, "expiration": "never"})
 
     with pytest.raises(NotFound):
-        await account_over(network(nothing)).sharing.get("1")
+        await account_over(network(nothing)).client(SharingClient).get("1")
 
     assert share.expires is None
 
