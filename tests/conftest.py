@@ -101,9 +101,10 @@ async def postgres_url(
         await server.execute(f"CREATE DATABASE {name}")
     database = await asyncpg.connect(url)
     await database.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await database.close()
     yield url
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> $2"
-    await server.execute(others, name, database.get_server_pid())
+    await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+    database = await asyncpg.connect(url)
     await kept_schema.keep(database)
     await database.close()
     await server.close()
