@@ -13,19 +13,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
-from nextcloud_mcp_server.sandbox.collectives import CollectivesApi
+from nextcloud_mcp_server.sandbox.apps.collectives.api import CollectivesApi
+from nextcloud_mcp_server.sandbox.apps.cookbook import CookbookApi
+from nextcloud_mcp_server.sandbox.apps.deck.api import DeckApi
+from nextcloud_mcp_server.sandbox.apps.forms.api import FormsApi
+from nextcloud_mcp_server.sandbox.apps.mail.api import MailApi
+from nextcloud_mcp_server.sandbox.apps.news.api import NewsApi
+from nextcloud_mcp_server.sandbox.apps.notes.api import NotesApi
+from nextcloud_mcp_server.sandbox.apps.tables.api import TablesApi
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
-from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
-from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
-from nextcloud_mcp_server.sandbox.mail import MailApi
-from nextcloud_mcp_server.sandbox.news import NewsApi
-from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
 from nextcloud_mcp_server.sandbox.previews import Previews
@@ -34,7 +35,6 @@ from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
-from nextcloud_mcp_server.sandbox.tables import TablesApi
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 DEFAULT_APPS = frozenset(

@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.apps.deck.calendar import board_calendars
 from nextcloud_mcp_server.sandbox.calendar_properties import (
     BOXES,
     CALENDAR,
@@ -45,7 +46,6 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_found,
     not_implemented,
 )
-from nextcloud_mcp_server.sandbox.deck_calendar import board_calendars
 from nextcloud_mcp_server.sandbox.propfind import http_date
 from nextcloud_mcp_server.sandbox.state import State, User
 from nextcloud_mcp_server.sandbox.transfer import check_conditions, destination_of, empty, read_body

@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from nextcloud_mcp_server.sandbox.apps.status import answer_names, answer_status
+from nextcloud_mcp_server.sandbox.apps.talk.api import answer_talk
 from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
@@ -15,8 +17,6 @@ from nextcloud_mcp_server.sandbox.ocs_app import OcsApp, OcsCall, read_fields
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
 from nextcloud_mcp_server.sandbox.shares import answer_shares
 from nextcloud_mcp_server.sandbox.state import User
-from nextcloud_mcp_server.sandbox.status import answer_names, answer_status
-from nextcloud_mcp_server.sandbox.talk import answer_talk
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 from nextcloud_mcp_server.sandbox.unified_search import answer_search
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from nextcloud_mcp_server.sandbox import collectives, cookbook
+from nextcloud_mcp_server.sandbox.apps import cookbook
+from nextcloud_mcp_server.sandbox.apps.collectives import api
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckBoard, DeckCard, DeckLabel, DeckStack
+from nextcloud_mcp_server.sandbox.apps.forms.store import StoredForm
+from nextcloud_mcp_server.sandbox.apps.news.store import StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.calendar_seed import seed_calendars
-from nextcloud_mcp_server.sandbox.deck_store import DeckBoard, DeckCard, DeckLabel, DeckStack
-from nextcloud_mcp_server.sandbox.form_store import StoredForm
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Comment
-from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.paper import pdf
 from nextcloud_mcp_server.sandbox.previews import PIXEL
 from nextcloud_mcp_server.sandbox.state import Share, State, User, UserStatus
@@ -173,7 +174,7 @@ def seed(state: State) -> None:
     _add_form(state)
     _add_feeds(state)
     _add_mail(state)
-    team = collectives.add(state, alice, "Neighbourhood", "🏘️")
+    team = api.add(state, alice, "Neighbourhood", "🏘️")
     for title, text in _ALICE_PAGES.items():
         alice.files.put(f"{team.folder}/{title}.md", text.encode())
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
+from nextcloud_mcp_server.sandbox.apps.collectives.store import StoredCollective
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
+from nextcloud_mcp_server.sandbox.apps.forms.store import StoredForm
+from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
+from nextcloud_mcp_server.sandbox.apps.news.store import StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
+from nextcloud_mcp_server.sandbox.apps.talk.store import TalkStore
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
-from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
-from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.form_store import StoredForm
-from nextcloud_mcp_server.sandbox.mail_store import MailStore
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Node, Tag
-from nextcloud_mcp_server.sandbox.table_store import TableStore
-from nextcloud_mcp_server.sandbox.talk_store import TalkStore
 
 Clock = Callable[[], datetime]
 

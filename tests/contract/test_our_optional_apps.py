@@ -8,7 +8,7 @@ import pytest
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.news.store import StoredFeeds
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.registry import load
 from tests.contract.server import Server, account

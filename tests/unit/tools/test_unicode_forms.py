@@ -11,7 +11,7 @@ import pytest
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part, compare
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.table_store import StoredTable
+from nextcloud_mcp_server.sandbox.apps.tables.store import StoredTable
 from tests.dav_fakes import account_in, call
 
 
