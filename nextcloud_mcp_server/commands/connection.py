@@ -11,7 +11,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, Eli
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.composition import running_services
 from nextcloud_mcp_server.server.modes.personal import Personal
-from nextcloud_mcp_server.server.services import Overrides, Services, nextcloud_url_of, now, open_database
+from nextcloud_mcp_server.server.services import Services, nextcloud_url_of, now, open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState, Grant, Principal
 
@@ -38,7 +38,7 @@ def connect(settings: Settings, *, browser: bool) -> None:
 async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
     url = str(nextcloud_url_of(settings))
     progress = Progress()
-    async with running_services(Personal(settings, page_url=None, overrides=Overrides())) as (
+    async with running_services(Personal(settings)) as (
         opened,
         pending,
     ):
@@ -181,7 +181,7 @@ async def _revoke(settings: Settings) -> None:
             raise ConfigurationError(f"There are several: name one with --nextcloud, of {', '.join(found)}.")
         settings = settings.model_copy(update={"nextcloud_host": found[0]})
     url = str(nextcloud_url_of(settings))
-    async with running_services(Personal(settings, page_url=None, overrides=Overrides())) as (opened, _):
+    async with running_services(Personal(settings)) as (opened, _):
         ended = await opened.accounts.disconnect(personal_caller(url, "The command line"))
     if not ended.was_connected:
         say(f"Nothing is connected at {url}.")

@@ -49,7 +49,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it disconnects."""
     async with _with_nextcloud(settings) as own:
-        parts = build_server(Personal(own, page_url=None, overrides=Overrides()))
+        parts = build_server(Personal(own))
         async with _checking_nextcloud(own), parts.running():
             await parts.mcp.run_stdio_async()
 

@@ -33,18 +33,17 @@ def build_http_app(
 
 def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -> Mode[Any]:
     """Create the mode in the settings; its modules are imported only then."""
-    page_url = public_urls.page_url
     match settings.mode:
         case "personal":
-            return Personal(settings, page_url=page_url, overrides=overrides)
+            return Personal(settings, public_urls.page_url, overrides)
         case "oidc":
             from nextcloud_mcp_server.server.modes.oidc import Oidc  # noqa: PLC0415 - this mode only
 
-            return Oidc(settings, page_url=page_url, overrides=overrides)
+            return Oidc(settings, public_urls.page_url, overrides)
         case "builtin":
             from nextcloud_mcp_server.server.modes.builtin import Builtin  # noqa: PLC0415 - this mode only
 
-            return Builtin(settings, page_url=page_url, overrides=overrides)
+            return Builtin(settings, public_urls.page_url, overrides)
 
 
 def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:

@@ -63,12 +63,10 @@ class Builtin(MultiUserMode[BuiltinAuth]):
 
     any_origin = oauth_api.OPEN_PATHS
 
-    def __init__(
-        self, settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides
-    ) -> None:
-        super().__init__(settings, page_url=page_url, overrides=overrides)
-        self._documents = open_documents(settings, overrides)
-        self._groups = frozenset(settings.allowed_groups)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._documents = open_documents(self.settings, self.overrides)
+        self._groups = frozenset(self.settings.allowed_groups)
 
     @property
     def resource(self) -> Resource:

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from mcp.server.context import ServerRequestContext
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 
+@dataclass
 class Mode(ABC, Generic[AuthT]):
     """How users sign in, and which party issues the tokens of their clients.
 
@@ -33,16 +35,16 @@ class Mode(ABC, Generic[AuthT]):
     command, users go straight to Nextcloud.
     """
 
-    #: The classes that `open_services` creates for this mode.
-    provisioning: type[Provisioning] = Provisioning
-    accounts: type[GrantedAccounts] = GrantedAccounts
+    settings: Settings
+    page_url: Callable[[str], str] | None = None
+    overrides: Overrides = field(default_factory=Overrides)
 
-    def __init__(
-        self, settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides
-    ) -> None:
-        self.settings = settings
-        self.page_url = page_url
-        self.overrides = overrides
+    #: The classes that `open_services` creates for this mode.
+    provisioning: ClassVar[type[Provisioning]] = Provisioning
+    accounts: ClassVar[type[GrantedAccounts]] = GrantedAccounts
+
+    def __post_init__(self) -> None:
+        """Read from the settings what the methods below need."""
 
     # Who calls.
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -29,7 +29,6 @@ from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
 from nextcloud_mcp_server.server.services import (
     Job,
     LazyServices,
-    Overrides,
     Services,
     open_key_ring,
     policy_of,
@@ -74,13 +73,11 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     accounts = MultiUserAccounts
 
     #: Paths below which pages of other origins may ask.
-    any_origin: tuple[str, ...] = ()
+    any_origin: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self, settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides
-    ) -> None:
-        super().__init__(settings, page_url=page_url, overrides=overrides)
-        self.words = settings.asked_words
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.words = self.settings.asked_words
         self.connections = OpenConnections()
         self.limits = Limits()
 

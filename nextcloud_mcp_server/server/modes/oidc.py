@@ -23,12 +23,10 @@ from nextcloud_mcp_server.server.modes.multi_user import MultiUserAuth, MultiUse
 from nextcloud_mcp_server.server.services import (
     Job,
     LazyServices,
-    Overrides,
     Services,
     open_key_ring,
     open_pool_of,
 )
-from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.backchannel import logout_route
 from nextcloud_mcp_server.web.metadata import Resource
 
@@ -48,11 +46,10 @@ class OidcAuth(MultiUserAuth):
 class Oidc(MultiUserMode[OidcAuth]):
     """The identity provider signs users in, and issues and ends the tokens of their clients."""
 
-    def __init__(
-        self, settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides
-    ) -> None:
-        super().__init__(settings, page_url=page_url, overrides=overrides)
-        self._pool = open_pool_of(settings, overrides)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settings = self.settings
+        self._pool = open_pool_of(settings, self.overrides)
         self._outgoing = Outgoing(self._pool)
         self._discovery = Discovery(settings.oidc_issuer or "", self._outgoing)
         self._keyset = KeySet(self._discovery, self._outgoing)

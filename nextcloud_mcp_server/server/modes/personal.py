@@ -1,7 +1,7 @@
 """Mode `personal`: one user, whose clients run on the same computer or send the server's secret."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
 from nextcloud_mcp_server.server.services import (
     Job,
     LazyServices,
-    Overrides,
     Services,
     nextcloud_url_of,
     open_key_ring,
@@ -38,11 +37,9 @@ logger = logging.getLogger(__name__)
 class Personal(Mode[None]):
     """One user, without a sign-in. Over stdio the user consents directly at Nextcloud."""
 
-    def __init__(
-        self, settings: Settings, *, page_url: Callable[[str], str] | None, overrides: Overrides
-    ) -> None:
-        super().__init__(settings, page_url=page_url, overrides=overrides)
-        self._url = str(nextcloud_url_of(settings))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._url = str(nextcloud_url_of(self.settings))
 
     @cached_property
     def _secret(self) -> SecretStr | None:

@@ -88,7 +88,7 @@ from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings.environment import load
 
 settings = load(nextcloud_host="http://nextcloud.test", toolsets="notes")
-build_server(Personal(settings, page_url=None, overrides=Overrides()))
+build_server(Personal(settings))
 print(*sys.modules)
 """
 #: What the first call that needs it imports.

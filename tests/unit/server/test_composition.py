@@ -52,7 +52,7 @@ async def test_settings_limit_the_scopes_of_the_services(stage: Stage) -> None:
 async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stage: Stage) -> None:
     bundle = stage.folder / "ca.pem"
     bundle.write_text("nonsense")
-    mode = Personal(configured(stage, nextcloud_ca_bundle=bundle), page_url=None, overrides=Overrides())
+    mode = Personal(configured(stage, nextcloud_ca_bundle=bundle))
 
     with pytest.raises(ConfigurationError, match="NEXTCLOUD_CA_BUNDLE"):
         async with open_services(mode, pending=Pending(gone)):
@@ -65,7 +65,7 @@ async def gone(elicitation_ids: Sequence[str]) -> list[str]:
 
 def personal(config: Settings, stage: Stage) -> Personal:
     """Create the mode of a server without pages."""
-    return Personal(config, page_url=None, overrides=Overrides(transport=stage.network, clock=stage.clock))
+    return Personal(config, overrides=Overrides(transport=stage.network, clock=stage.clock))
 
 
 async def test_the_parts_stop_together(stage: Stage) -> None:
