@@ -25,6 +25,7 @@ from nextcloud_mcp_server.resources.kind import Kind
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.server.prompts import Prompts
+from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 from nextcloud_mcp_server.tools.state import State
@@ -80,6 +81,16 @@ def select(
         and (spec.read_only or not read_only or name == CONNECTION)
         and (local or not spec.local)
     ]
+
+
+def selected(settings: Settings) -> list[ToolSpec]:
+    """List the tools that the settings leave on."""
+    return select(
+        settings.enabled_toolsets,
+        exclude=settings.exclude_tools,
+        read_only=settings.read_only,
+        local=settings.local_folder is not None,
+    )
 
 
 def _refuse_unknown(exclude: Sequence[str]) -> None:

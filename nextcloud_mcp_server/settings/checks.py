@@ -11,7 +11,7 @@ from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, EVERY_TOOLSET, F
 from nextcloud_mcp_server.settings.names import (
     ADDRESSES,
     BUILTIN,
-    MANY_PEOPLE,
+    MULTI_USER,
     OIDC,
     env_name,
     mutable_identity,
@@ -37,7 +37,7 @@ def refuse(settings: Fields) -> None:
     local_folder_checks.refuse(settings)
     _check_proxies(settings)
     if settings.multi_user:
-        _check_many_people(settings)
+        _check_multi_user(settings)
         _check_sign_in_scopes(settings)
         _check_own_address(settings)
         _check_keys(settings)
@@ -64,7 +64,8 @@ def refuse_draft(settings: Fields) -> None:
 def looks_wrong(settings: Fields) -> list[str]:
     """List what works and is probably not meant."""
     found: list[str] = []
-    for field in ("nextcloud_host", "nextcloud_public_url", "nextcloud_mcp_server_url"):
+    # Those of multi-user modes are refused without TLS.
+    for field in (name for name in ADDRESSES if name not in MULTI_USER):
         parts = urlsplit(getattr(settings, field) or "")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
             found.append(
@@ -73,13 +74,13 @@ def looks_wrong(settings: Fields) -> list[str]:
     if settings.sandbox and settings.nextcloud_host:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
     if settings.multi_user:
-        return found + _looks_wrong_for_many(settings)
+        return found + _looks_wrong_for_multi_user(settings)
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
             f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
             "and keep to yourself what clients must send."
         )
-    return found + _without_effect(settings, MANY_PEOPLE, "it is for many people (MODE=oidc or MODE=builtin)")
+    return found + _without_effect(settings, MULTI_USER, "it is for many people (MODE=oidc or MODE=builtin)")
 
 
 def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[str]:
@@ -87,7 +88,7 @@ def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[s
     return [f"{name} has no effect with MODE={settings.mode}: {why}." for name in given]
 
 
-def _looks_wrong_for_many(settings: Fields) -> list[str]:
+def _looks_wrong_for_multi_user(settings: Fields) -> list[str]:
     oidc = settings.mode == "oidc"
     found = (
         _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
@@ -212,7 +213,7 @@ def _check_proxies(settings: Fields) -> None:
             )
 
 
-def _check_many_people(settings: Fields) -> None:
+def _check_multi_user(settings: Fields) -> None:
     """Refuse what would make all users one: a shared credential, or a way in without a token."""
     mode = settings.mode
     if settings.nextcloud_username or settings.nextcloud_app_password:

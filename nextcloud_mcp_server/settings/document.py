@@ -13,11 +13,11 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.settings.names import (
     BOTH_MODES,
     BUILTIN,
-    COMMAND_LINE_ONLY,
     FIELDS,
-    MANY_PEOPLE,
+    FROM_FILE,
+    MULTI_USER,
     OIDC,
-    SECRETS,
+    OPTIONS,
     env_name,
 )
 from nextcloud_mcp_server.tools import schemas
@@ -42,7 +42,7 @@ A combination that cannot be safe is refused at start, with the variable's name 
 |---|---|---|
 """
 
-_PAGE_MANY_PEOPLE = """
+_PAGE_MULTI_USER = """
 ## For many people
 
 These have no effect with `MODE=personal`. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then too.
@@ -176,21 +176,21 @@ def env_example() -> str:
         lines = [f"# {line}" for line in wrap(description, _WIDTH)]
         default = _default(field)
         parts.append("\n".join([*lines, f"#{env_name(field)}={default}"]) + "\n")
-        if field in SECRETS:
+        if field in FROM_FILE:
             parts[-1] += f"#{env_name(field)}_FILE=\n"
     return "\n".join(parts)
 
 
 def configuration_page() -> str:
     """Print `docs/configuration.md`."""
-    one = [field for field in FIELDS if field not in MANY_PEOPLE]
+    one = [field for field in FIELDS if field not in MULTI_USER]
     parts = [
         (_PAGE_HEAD, map(_row, one)),
-        (_PAGE_MANY_PEOPLE, map(_row, BOTH_MODES)),
+        (_PAGE_MULTI_USER, map(_row, BOTH_MODES)),
         (_PAGE_OIDC, map(_row, OIDC)),
         (_PAGE_BUILTIN, map(_row, BUILTIN)),
-        (_PAGE_SECRETS, (f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)),
-        (_PAGE_OPTIONS, (_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)),
+        (_PAGE_SECRETS, (f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in FROM_FILE)),
+        (_PAGE_OPTIONS, (_row(field) for field in Settings.model_fields if field in OPTIONS)),
     ]
     return "".join(head + "".join(rows) for head, rows in parts)
 

@@ -18,8 +18,9 @@ from nextcloud_mcp_server.settings import checks
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import (
     FIELDS,
+    FROM_FILE,
     NOT_CARRIED,
-    SECRETS,
+    PATHS,
     env_name,
     explain,
     known_variables,
@@ -50,7 +51,7 @@ class _EnvironmentWithoutSecrets(_Environment):
     """Read no secret and no file: the files can be the very ones that are to be written."""
 
     def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields.keys() - SECRETS
+        fields = self.settings_cls.model_fields.keys() - FROM_FILE
         return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
 
 
@@ -77,7 +78,7 @@ class Settings(_FromEnvironment):
 
     @model_validator(mode="before")
     @classmethod
-    def _serve_many_people_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def _serve_multi_user_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
         mode = str(values.get("mode", "")).strip().lower()
         return {"transport": "http"} | values if mode in {"oidc", "builtin"} else values
 
@@ -94,7 +95,7 @@ class Settings(_FromEnvironment):
     @property
     def secret_files(self) -> dict[str, Path]:
         """The files that secrets were read from, by the variables that name them."""
-        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
+        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in FROM_FILE)
         return {name: Path(file) for name in names if (file := os.environ.get(name))}
 
     @property
@@ -102,10 +103,10 @@ class Settings(_FromEnvironment):
         """The variables that a client has to set for a server that it starts, without secrets."""
         found: dict[str, str] = {}
         for field in FIELDS:
-            name = f"{env_name(field)}_FILE" if field in SECRETS else env_name(field)
+            name = f"{env_name(field)}_FILE" if field in FROM_FILE else env_name(field)
             text = os.environ.get(name)
             if text and field not in NOT_CARRIED:
-                is_path = field in SECRETS or isinstance(getattr(self, field), Path)
+                is_path = field in FROM_FILE | PATHS
                 # The client starts the server in a folder of its own.
                 found[name] = str(Path(text).expanduser().absolute()) if is_path else text
         return found
@@ -113,7 +114,7 @@ class Settings(_FromEnvironment):
     @property
     def not_carried(self) -> list[str]:
         """The secrets that are set here, and that no entry of a client should hold."""
-        names = [env_name(field) for field in FIELDS if field in SECRETS - NOT_CARRIED]
+        names = [env_name(field) for field in FIELDS if field in FROM_FILE - NOT_CARRIED]
         return [name for name in names if os.environ.get(name)]
 
     @property

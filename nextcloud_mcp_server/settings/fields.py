@@ -1,6 +1,7 @@
-"""What an operator can decide: the settings' fields, and what follows from them.
+"""The settings' fields, and what follows from them.
 
-`environment` reads them from the environment, and `checks` refuses what cannot be safe.
+`environment` reads them from the environment, `checks` refuses unsafe values, and `names` derives every list of names
+from the types and traits of the fields.
 """
 
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import Annotated, Literal
 
 from platformdirs import user_data_path
 from pydantic import Field, SecretStr
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
 from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
-from nextcloud_mcp_server.settings.multi_user import MultiUserFields
-from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Typed, Words
+from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
+from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Trait, Typed, Variable, Words
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
 #: Where this server's callbacks are; each flow has its own path below it.
@@ -27,34 +28,26 @@ _DRIVERS = {
 }
 
 
-class Fields(MultiUserFields):
-    """Everything an operator can decide, refused nowhere: build `Settings` with `load` instead."""
+class GeneralFields(BaseSettings):
+    """The fields that have an effect in every mode, or in single-user mode alone."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        # Without it a too-short key would be printed in full at start-up.
-        hide_input_in_errors=True,
-        env_file=None,
-    )
-
-    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower] = Field(
+    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower, Trait.NOT_CARRIED] = Field(
         default="personal",
         description="Who may call: `personal` is one person on one computer; `oidc` is any number of people, "
         "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
         "in with Nextcloud itself (docs/quickstart-builtin.md).",
     )
-    nextcloud_host: Typed | None = Field(
+    nextcloud_host: Annotated[Typed | None, Trait.ADDRESS, Trait.NOT_CARRIED] = Field(
         default=None,
         description="Address of your Nextcloud, such as `https://cloud.example.org` or "
         "`https://example.org/nextcloud`.",
     )
-    nextcloud_public_url: str | None = Field(
+    nextcloud_public_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers reach Nextcloud, when it differs from `NEXTCLOUD_HOST` "
         "(for example inside a container network).",
     )
-    nextcloud_mcp_server_url: str | None = Field(
+    nextcloud_mcp_server_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers and clients reach this server over HTTP; clients are given "
         "it with `/mcp` behind it. Default: where it listens. Required for many people.",
@@ -79,7 +72,7 @@ class Fields(MultiUserFields):
         description="Folder for the database and the key files. Default: the platform's data folder for "
         "`nextcloud-mcp-server`; made with mode 0700 when first needed.",
     )
-    database_url: str | None = Field(
+    database_url: Annotated[str | None, Trait.FROM_FILE] = Field(
         default=None,
         # PostgreSQL's holds a password.
         repr=False,
@@ -92,7 +85,7 @@ class Fields(MultiUserFields):
         "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required for "
         "many people.",
     )
-    nextcloud_mcp_secret: SecretStr | None = Field(
+    nextcloud_mcp_secret: Annotated[SecretStr | None, Trait.NOT_CARRIED] = Field(
         default=None,
         description="Bearer secret that clients must send over HTTP, at least 24 characters. Default: a "
         "secret file made in `DATA_DIR`; `nextcloud-mcp-server config … --http` prints it.",
@@ -118,7 +111,7 @@ class Fields(MultiUserFields):
         description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
         "resources. Each time costs one small request for each app, and nothing while nobody has subscribed.",
     )
-    toolsets: Words = Field(
+    toolsets: Annotated[Words, Trait.NOT_CARRIED] = Field(
         default=("notes", "files"),
         description=f"Which groups of tools are on, by commas: {', '.join(EVERY_TOOLSET)}, or `all`. "
         "The connection tools are always on.",
@@ -138,26 +131,44 @@ class Fields(MultiUserFields):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
     )
-    transport: Literal["stdio", "http"] = Field(
+    transport: Annotated[Literal["stdio", "http"], Trait.OPTION] = Field(
         default="stdio",
         description="`stdio` for a client that starts the server itself, `http` for the others. A server "
         "for many people always uses `http`.",
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on over HTTP.")
-    port: int = Field(
+    # HOST and PORT belong to shells and hosters.
+    host: Annotated[str, Variable("NEXTCLOUD_MCP_HOST"), Trait.NOT_CARRIED] = Field(
+        default="127.0.0.1", description="Address to listen on over HTTP."
+    )
+    port: Annotated[int, Variable("NEXTCLOUD_MCP_PORT"), Trait.NOT_CARRIED] = Field(
         default=8765, ge=0, le=65535, description="Port to listen on over HTTP; 0 takes a free one."
     )
-    sandbox: bool = Field(
+    sandbox: Annotated[bool, Trait.OPTION] = Field(
         default=False,
         description="Use the built-in sandbox Nextcloud (users alice and bob) instead of a real one.",
     )
-    sandbox_version: ProfileName = Field(
+    sandbox_version: Annotated[ProfileName, Trait.OPTION] = Field(
         default=USUAL,
         description="The major version of Nextcloud that the sandbox answers like: 32, 33, 34 or 35.",
     )
-    no_local_auth: bool = Field(
+    no_local_auth: Annotated[bool, Trait.OPTION] = Field(
         default=False,
         description="Let everybody on this computer call over HTTP without the secret. Loopback only.",
+    )
+
+
+class Fields(BuiltinFields, OidcFields, MultiUserFields, GeneralFields):
+    """All fields, in the order of the documentation, and what follows from them; `checks` refuses unsafe values.
+
+    Create a `Settings` with `environment.load` instead.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        # Without it a too-short key would be printed in full at start-up.
+        hide_input_in_errors=True,
+        env_file=None,
     )
 
     @property

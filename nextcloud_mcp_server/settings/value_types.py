@@ -1,6 +1,8 @@
-"""How the texts of variables become values."""
+"""The types of the fields, and the traits from which the lists of their names are derived."""
 
 import re
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr
@@ -35,3 +37,23 @@ Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 Lower = BeforeValidator(_lower)
 #: An address as users type it.
 Typed = Annotated[str, BeforeValidator(_with_scheme)]
+
+
+class Trait(Enum):
+    """A property of a field that its type does not show, written into its annotation."""
+
+    #: Also read from the file that `<NAME>_FILE` names, although it is no `SecretStr`.
+    FROM_FILE = auto()
+    #: A web address.
+    ADDRESS = auto()
+    #: Set by an option of a command, not by a variable.
+    OPTION = auto()
+    #: Left out of a client's configuration: its entry names it by an option, or it has no effect over stdio.
+    NOT_CARRIED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The name of a field's variable, where it is not the field in capitals."""
+
+    name: str

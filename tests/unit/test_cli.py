@@ -16,8 +16,8 @@ from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import Progress, print_link
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server.app import bearer_secret
 from nextcloud_mcp_server.server.database_file import schema_version
+from nextcloud_mcp_server.server.modes.personal import bearer_secret
 from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.storage.crypto import new_key
 
