@@ -7,22 +7,19 @@ import pytest
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests import consent_fixtures
 from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
-from tests.memory_consent import ORIGIN, MemoryConsent, application
+from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
 
 
 @pytest.fixture
-def consent() -> MemoryConsent:
-    return MemoryConsent()
+async def consent(tmp_path: Path, template: Path) -> AsyncGenerator[SingleUserPages]:
+    async with open_single_user_pages(tmp_path, template) as opened:
+        yield opened
 
 
 @pytest.fixture
-async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(consent: SingleUserPages) -> AsyncIterator[httpx2.AsyncClient]:
     """A browser: keeps cookies, requests pages, sends the origin of its forms."""
-    async with httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(application(consent)),
-        base_url=ORIGIN,
-        headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
-    ) as client:
+    async with browser_of(consent) as client:
         yield client
 
 

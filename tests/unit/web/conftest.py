@@ -1,25 +1,24 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.memory_consent import ORIGIN, MemoryConsent, application
-from tests.memory_consent_service import MemoryConsentService, browser_of
+from tests.memory_consent_service import MemoryConsentService
+from tests.memory_consent_service import browser_of as people_browser
+from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
 
 
 @pytest.fixture
-def consent() -> MemoryConsent:
-    return MemoryConsent()
+async def consent(tmp_path: Path, template: Path) -> AsyncGenerator[SingleUserPages]:
+    async with open_single_user_pages(tmp_path, template) as opened:
+        yield opened
 
 
 @pytest.fixture
-async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(consent: SingleUserPages) -> AsyncIterator[httpx2.AsyncClient]:
     """A browser: keeps cookies, requests pages, sends the origin of its forms."""
-    async with httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(application(consent)),
-        base_url=ORIGIN,
-        headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
-    ) as client:
+    async with browser_of(consent) as client:
         yield client
 
 
@@ -31,5 +30,5 @@ def consent_service() -> MemoryConsentService:
 @pytest.fixture
 async def people(consent_service: MemoryConsentService) -> AsyncIterator[httpx2.AsyncClient]:
     """A browser for the pages of many users."""
-    async with browser_of(consent_service) as client:
+    async with people_browser(consent_service) as client:
         yield client
