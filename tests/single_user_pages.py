@@ -1,7 +1,8 @@
 """The pages of a single-user server on the real consent engine, with the sandbox as its Nextcloud."""
 
+import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp
 from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME, Provisioning
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
 from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
@@ -37,6 +39,8 @@ class Statements:
     """The statements that requests of a test sent to any database; those of its fixtures do not count."""
 
     seen: list[str] = field(default_factory=list[str])
+    #: Raised in place of running the next statement: a bug, at a place that no code expects.
+    fault: Exception | None = None
     _hears: bool = True
 
     @property
@@ -54,8 +58,11 @@ class Statements:
             self._hears = before
 
     def hear(self, _: object, __: object, statement: str, *___: object) -> None:
-        if self._hears:
-            self.seen.append(statement)
+        if not self._hears:
+            return
+        self.seen.append(statement)
+        if self.fault is not None:
+            raise self.fault
 
 
 @contextmanager
@@ -202,14 +209,15 @@ class SingleUserPages:
     async def fail(self, elicitation_id: str, error: str) -> None:
         await self.end(elicitation_id, ElicitationState.FAILED, error=error)
 
-    async def forget(self) -> None:
-        """Disconnect the user, and end all consent requests."""
-        person = self.stage.caller.principal
-        audit = AuditEntry(self.clock(), person, "", "disconnect", "done")
-        with self.statements.unheard():
-            await self.process.database.grants.disconnect(person, audit=audit)
-        self.process = self._usual
-        self.ids.clear()
+    def forget(self) -> None:
+        """Reset everything, so that the next test begins with an empty database."""
+        empty(self.stage.folder / "state.db")
+        for kept in (self.ids, self.statements.seen, self.stage.network.asked):
+            kept.clear()
+        self.stage.sandbox.state.login_flows.clear()
+        self.stage.sandbox.state.app_passwords.clear()
+        self.process, self.statements.fault = self._usual, None
+        self.clock.moment = Clock().moment
         self.break_network(None)
 
     def expire(self) -> None:
@@ -225,6 +233,13 @@ class SingleUserPages:
             return None
 
         self.stage.network.before = fail
+
+
+def empty(file: Path) -> None:
+    """Delete all rows of a database file."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        tables = "".join(f'DELETE FROM "{table}";' for table in metadata.tables)
+        connection.executescript(f"BEGIN IMMEDIATE;{tables}COMMIT")
 
 
 @asynccontextmanager

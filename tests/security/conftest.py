@@ -7,13 +7,23 @@ import pytest
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests import consent_fixtures
 from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
+from tests.multi_user_pages import MultiUserPages, open_multi_user_pages
 from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
 
 
-@pytest.fixture
-async def consent(tmp_path: Path, template: Path) -> AsyncGenerator[SingleUserPages]:
-    async with open_single_user_pages(tmp_path, template) as opened:
+@pytest.fixture(scope="module")
+async def single_user_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[SingleUserPages]:
+    async with open_single_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
         yield opened
+
+
+@pytest.fixture
+def consent(single_user_pages: SingleUserPages) -> SingleUserPages:
+    """The pages of a single-user server, with an empty database."""
+    single_user_pages.forget()
+    return single_user_pages
 
 
 @pytest.fixture
@@ -21,6 +31,21 @@ async def browser(consent: SingleUserPages) -> AsyncIterator[httpx2.AsyncClient]
     """A browser: keeps cookies, requests pages, sends the origin of its forms."""
     async with browser_of(consent) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+async def multi_user_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[MultiUserPages]:
+    async with open_multi_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
+        yield opened
+
+
+@pytest.fixture
+def consent_service(multi_user_pages: MultiUserPages) -> MultiUserPages:
+    """The pages of a multi-user server, with an empty database."""
+    multi_user_pages.forget()
+    return multi_user_pages
 
 
 @pytest.fixture

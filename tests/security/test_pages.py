@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
@@ -18,7 +18,6 @@ from tests.single_user_pages import (
     application,
     browser_of,
     config,
-    open_single_user_pages,
 )
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -361,21 +360,23 @@ async def test_secrets_of_a_consent_request_never_reach_the_log(
 
 
 @pytest.fixture(scope="module")
-async def filled(
-    tmp_path_factory: pytest.TempPathFactory, template: Path
-) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
-    """A browser whose application also answers failing routes, and the values for `ROUTES`.
+def short_bodies(single_user_pages: SingleUserPages) -> ASGIApp:
+    """An application whose limit on bodies is lower than what the tests send."""
+    return application(single_user_pages, config(max_body_bytes=5))
 
-    For all tests together: each sends one request that changes nothing.
-    """
-    async with open_single_user_pages(tmp_path_factory.mktemp("pages"), template) as consent:
-        values = {"open": await consent.open(), "unknown": UNKNOWN, "style": stylesheet()[0]}
-        transport = httpx2.ASGITransport(
-            application(consent, config(max_body_bytes=5)), raise_app_exceptions=False
-        )
-        async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as browser:
-            yield browser, values
-        assert consent.statements.changes == []
+
+@pytest.fixture
+async def filled(
+    single_user_pages: SingleUserPages, short_bodies: ASGIApp
+) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+    """A browser, and the values for `ROUTES`; the consent request is the same for all tests."""
+    if not single_user_pages.ids:
+        await single_user_pages.open()
+    values = {"open": single_user_pages.ids[0], "unknown": UNKNOWN, "style": stylesheet()[0]}
+    # Routes that fail answer, too.
+    transport = httpx2.ASGITransport(short_bodies, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as browser:
+        yield browser, values
 
 
 @pytest.mark.parametrize(
