@@ -1,6 +1,6 @@
 """Puts the sandbox together: state, routes and faults behind one ASGI application."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Self
 
@@ -13,14 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
-from nextcloud_mcp_server.sandbox.apps.collectives.api import CollectivesApi
-from nextcloud_mcp_server.sandbox.apps.cookbook import CookbookApi
-from nextcloud_mcp_server.sandbox.apps.deck.api import DeckApi
-from nextcloud_mcp_server.sandbox.apps.forms.api import FormsApi
-from nextcloud_mcp_server.sandbox.apps.mail.api import MailApi
-from nextcloud_mcp_server.sandbox.apps.news.api import NewsApi
-from nextcloud_mcp_server.sandbox.apps.notes.api import NotesApi
-from nextcloud_mcp_server.sandbox.apps.tables.api import TablesApi
+from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.dav import dav_routes
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
@@ -37,13 +30,11 @@ from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
-DEFAULT_APPS = frozenset(
-    {
-        "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status", "news",
-        "mail",
-    }
+#: What Nextcloud itself brings; the apps of the catalogue join it.
+_CORE = (
+    "files", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments", "oauth2",
 )  # fmt: skip
+DEFAULT_APPS = frozenset(_CORE) | {app.name for app in APPS}
 
 
 class FaultRequest(BaseModel):
@@ -136,14 +127,7 @@ class Sandbox:
     def _routes(self) -> list[BaseRoute]:
         routes = [
             # Before what answers everything else below /ocs.
-            *(DeckApi(self.context, self._gate).routes() if "deck" in self.context.apps else ()),
-            *(
-                CollectivesApi(self.context, self._gate).routes()
-                if "collectives" in self.context.apps
-                else ()
-            ),
-            *(FormsApi(self.context, self._gate).routes() if "forms" in self.context.apps else ()),
-            *(MailApi(self.context, self._gate).routes() if "mail" in self.context.apps else ()),
+            *self._routes_of_apps(),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),
@@ -156,15 +140,12 @@ class Sandbox:
         ]
         if "oauth2" in self.context.apps:
             routes += OAuth2App(self.context, self._gate, self.token_throttle).routes()
-        if "notes" in self.context.apps:
-            routes += NotesApi(self.context, self._gate).routes()
-        if "cookbook" in self.context.apps:
-            routes += CookbookApi(self.context, self._gate).routes()
-        if "news" in self.context.apps:
-            routes += NewsApi(self.context, self._gate).routes()
-        if "tables" in self.context.apps:
-            routes += TablesApi(self.context, self._gate).routes()
         return routes
+
+    def _routes_of_apps(self) -> Iterator[BaseRoute]:
+        for app in APPS:
+            if app.api is not None and app.name in self.context.apps:
+                yield from app.api(self.context, self._gate).routes()
 
     def _authenticate(self, request: Request) -> User | Response:
         found = self._gate.identify(request, "dav")

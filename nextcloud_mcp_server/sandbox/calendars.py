@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.sandbox.apps.deck.calendar import board_calendars
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
 from nextcloud_mcp_server.sandbox.calendar_properties import (
     BOXES,
     CALENDAR,
@@ -289,7 +290,7 @@ class CalendarRequest:
 
     def _calendars(self) -> dict[str, _Seen]:
         own = {name: _Seen(one, self.user) for name, one in self.user.calendars.items() if not one.deleted}
-        boards = board_calendars(self.state.deck, self.user.uid)
+        boards = board_calendars(self.state.store(DeckStore), self.user.uid)
         own |= {name: _Seen(one, self.user) for name, one in boards.items()}
         for owner in self.state.users.values():
             for name, one in owner.calendars.items():

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.declaration import SandboxApp
 from nextcloud_mcp_server.sandbox.files import FileTree
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_json
 from nextcloud_mcp_server.sandbox.node import Node
 from nextcloud_mcp_server.sandbox.reply import empty_html, json_reply
-from nextcloud_mcp_server.sandbox.state import User
+from nextcloud_mcp_server.sandbox.state import State, User
 
 FOLDER = "/Recipes"
 _FILE = "recipe.json"
@@ -187,3 +188,40 @@ def _duration(text: str | None) -> str | None:
 
 def _folder_name(name: str) -> str:
     return re.sub(r"[/:?!\"\\'|&^#]", "_", name)[:100]
+
+
+_ALICE_RECIPES = (
+    {
+        "name": "Cheesecake",
+        "description": "As grandmother made it.",
+        "recipeIngredient": ["500 g quark", "200 g sugar", "4 eggs", "1 lemon"],
+        "recipeInstructions": ["Stir everything together.", "Bake it for 50 minutes at 170 °C."],
+        "recipeYield": 8,
+        "recipeCategory": "Cakes",
+        "keywords": "sweet,baking",
+        "totalTime": "PT1H15M0S",
+    },
+    {
+        "name": "Lentil soup",
+        "recipeIngredient": ["250 g red lentils", "2 carrots", "1 l broth"],
+        "recipeInstructions": ["Cook it all for 20 minutes."],
+        "recipeYield": 4,
+        "recipeCategory": "Soups",
+        "keywords": "quick",
+    },
+)
+
+
+def _add_recipes(state: State) -> None:
+    """Give alice two recipes."""
+    for recipe in _ALICE_RECIPES:
+        store(state.users["alice"].files, recipe, state.clock(), made=True)
+
+
+def _capability(_context: Context, _user: User) -> dict[str, object]:
+    return {"api-version": {"epoch": 0, "major": 1, "minor": 2}, "version": [0, 11, 5]}
+
+
+app = SandboxApp(
+    "cookbook", api=CookbookApi, capability=_capability, menu=("Cookbook", 100), seed=_add_recipes
+)

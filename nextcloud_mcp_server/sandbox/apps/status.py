@@ -4,12 +4,32 @@ Whose code says what is not recorded: see `apps/status/client.py`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.context import Context
+from nextcloud_mcp_server.sandbox.declaration import SandboxApp
 from nextcloud_mcp_server.sandbox.ocs_app import OcsCall
 from nextcloud_mcp_server.sandbox.reply import OCS_UNKNOWN, ocs_reply
-from nextcloud_mcp_server.sandbox.state import UserStatus
+from nextcloud_mcp_server.sandbox.state import State, User
+
+
+@dataclass(slots=True)
+class UserStatus:
+    """Whether a user is there, and the message that they set, until `clear_at`."""
+
+    kind: str = "offline"
+    by_user: bool = False
+    message: str | None = None
+    message_id: str | None = None
+    icon: str | None = None
+    clear_at: int | None = None
+
+
+class StatusStore(dict[str, UserStatus]):
+    """The status of each user, by uid."""
+
 
 _KINDS = frozenset({"online", "away", "dnd", "busy", "invisible", "offline"})
 _LONGEST = 80
@@ -65,7 +85,7 @@ def _own(call: OcsCall, _: str) -> _Document:
 
 def _other(call: OcsCall, uid: str) -> _Document | list[_Document]:
     if not uid:
-        return [_public(one, _current(call, one, "")) for one in call.context.state.statuses]
+        return [_public(one, _current(call, one, "")) for one in call.context.state.store(StatusStore)]
     return _public(uid, _current(call, uid, "No status for the requested userId"))
 
 
@@ -116,16 +136,16 @@ def _ends(call: OcsCall) -> int | None:
 
 
 def _made(call: OcsCall) -> UserStatus:
-    return call.context.state.statuses.setdefault(call.user.uid, UserStatus())
+    return call.context.state.store(StatusStore).setdefault(call.user.uid, UserStatus())
 
 
 def _current(call: OcsCall, uid: str, none: str) -> UserStatus:
     """Find a status; one that has ended is taken off when it is looked at."""
-    status = call.context.state.statuses.get(uid)
+    status = call.context.state.store(StatusStore).get(uid)
     if status is None:
         raise _Refused(404, none)
     if status.clear_at is not None and status.clear_at < call.context.clock().timestamp():
-        call.context.state.statuses[uid] = status = UserStatus()
+        call.context.state.store(StatusStore)[uid] = status = UserStatus()
     return status
 
 
@@ -148,3 +168,20 @@ def _private(call: OcsCall, status: UserStatus) -> _Document:
 def _public(uid: str, status: UserStatus) -> _Document:
     kind = "offline" if status.kind == "invisible" else status.kind
     return {"userId": uid, **_said(status), "status": kind}
+
+
+def _set_status(state: State) -> None:
+    """Let bob say where he is."""
+    state.store(StatusStore)["bob"] = UserStatus("busy", by_user=True, message="At the new office", icon="📦")
+
+
+def _capability(_context: Context, _user: User) -> dict[str, object]:
+    return {"enabled": True, "restore": True, "supports_emoji": True, "supports_busy": True}
+
+
+app = SandboxApp(
+    "user_status",
+    ocs={"apps/user_status/api/v1": answer_status, "core/autocomplete/get": answer_names},
+    capability=_capability,
+    seed=_set_status,
+)

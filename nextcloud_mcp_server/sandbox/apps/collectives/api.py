@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nextcloud_mcp_server.sandbox.apps.collectives.store import StoredCollective
+from nextcloud_mcp_server.sandbox.apps.collectives.store import CollectiveStore, StoredCollective
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_ocs
 from nextcloud_mcp_server.sandbox.node import Node
@@ -82,11 +82,11 @@ class CollectivesApi:
         return _named(ocs_reply(request, data), found.user)
 
     def _mine(self, user: User) -> list[StoredCollective]:
-        return [one for one in self._context.state.collectives if one.owner == user.uid]
+        return [one for one in self._context.state.store(CollectiveStore) if one.owner == user.uid]
 
     def _remove(self, one: StoredCollective, *, for_good: bool) -> Fields:
         if for_good:
-            self._context.state.collectives.remove(one)
+            self._context.state.store(CollectiveStore).remove(one)
         else:
             one.trashed_at = int(self._context.clock().timestamp())
         return {"collective": _collective_json(one)}
@@ -110,8 +110,8 @@ class CollectivesApi:
 
 def add(state: State, user: User, name: str, emoji: str | None = None) -> StoredCollective:
     """Make a collective with its first page."""
-    made = StoredCollective(len(state.collectives) + 1, name, emoji, user.uid)
-    state.collectives.append(made)
+    made = StoredCollective(len(state.store(CollectiveStore)) + 1, name, emoji, user.uid)
+    state.store(CollectiveStore).append(made)
     user.files.make_folder(made.folder, parents=True)
     user.files.put(f"{made.folder}/{_INDEX}", _WELCOME)
     return made

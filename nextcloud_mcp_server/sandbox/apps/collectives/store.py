@@ -19,3 +19,7 @@ class StoredCollective:
     def folder(self) -> str:
         """Where its pages are."""
         return f"{_MOUNT}/{self.name}"
+
+
+class CollectiveStore(list[StoredCollective]):
+    """The collectives of all users."""

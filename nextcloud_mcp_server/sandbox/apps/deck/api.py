@@ -102,7 +102,7 @@ class DeckApi:
 
     @property
     def _store(self) -> DeckStore:
-        return self._context.state.deck
+        return self._context.state.store(DeckStore)
 
     @property
     def _now(self) -> int:

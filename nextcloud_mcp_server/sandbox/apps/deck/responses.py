@@ -9,6 +9,7 @@ from nextcloud_mcp_server.sandbox.apps.deck.store import (
     DeckComment,
     DeckLabel,
     DeckStack,
+    DeckStore,
 )
 from nextcloud_mcp_server.sandbox.state import State
 
@@ -40,7 +41,7 @@ class DeckWriter:
             "acl": [],
             "permissions": {f"PERMISSION_{name}": True for name in ("READ", "EDIT", "MANAGE", "SHARE")},
             "users": [self.person(uid) for uid in (board.owner, *board.people)],
-            "stacks": [self.stack_head(stack) for stack in self._state.deck.stacks_of(board.id)],
+            "stacks": [self.stack_head(stack) for stack in self._state.store(DeckStore).stacks_of(board.id)],
             "activeSessions": [],
             "deletedAt": board.deleted_at,
             "lastModified": board.changed_at,
@@ -51,7 +52,7 @@ class DeckWriter:
 
     def stack(self, stack: DeckStack, *, archived: bool) -> Fields:
         """Write a stack with its cards."""
-        cards = self._state.deck.cards_of(stack.id, archived=archived)
+        cards = self._state.store(DeckStore).cards_of(stack.id, archived=archived)
         whole = self.stack_head(stack)
         if not cards and not archived:
             # An empty one has no such member: `StackService::enrichStackWithCards` returns before it sets it.
@@ -122,7 +123,7 @@ class DeckWriter:
 
     def labels(self, card: DeckCard) -> list[Fields]:
         """Write the labels of a card."""
-        board = self._state.deck.board_of(card)
+        board = self._state.store(DeckStore).board_of(card)
         return [label_json(label, board, card.id) for label in board.labels if label.id in card.labels]
 
     def assignment(self, card: DeckCard, uid: str, number: int) -> Fields:

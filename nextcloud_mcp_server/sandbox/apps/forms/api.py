@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nextcloud_mcp_server.sandbox.apps.forms.store import StoredForm
+from nextcloud_mcp_server.sandbox.apps.forms.store import FormStore, StoredForm
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, address_of, refuse_ocs
 from nextcloud_mcp_server.sandbox.reply import (
@@ -45,7 +45,7 @@ class FormsApi:
 
     @property
     def _forms(self) -> list[StoredForm]:
-        return self._context.state.forms
+        return self._context.state.store(FormStore)
 
     @property
     def _now(self) -> int:

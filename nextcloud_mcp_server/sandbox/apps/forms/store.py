@@ -121,3 +121,7 @@ class StoredForm:
         ]
         submission = {"id": number, "formId": self.id, "userId": uid, "timestamp": at, "answers": written}
         self.submissions.insert(0, submission | {"userDisplayName": name})
+
+
+class FormStore(list[StoredForm]):
+    """The forms of all users."""

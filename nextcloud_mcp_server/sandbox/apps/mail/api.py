@@ -33,7 +33,7 @@ class MailApi:
 
     @property
     def _store(self) -> MailStore:
-        return self._context.state.mail
+        return self._context.state.store(MailStore)
 
     async def _answer(self, request: Request) -> Response:
         person = self._gate.identify(request, "ocs")

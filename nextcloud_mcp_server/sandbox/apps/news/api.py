@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nextcloud_mcp_server.sandbox.apps.news.store import StoredArticle, StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore, StoredArticle, StoredFeeds
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Refusal, refuse_json
 from nextcloud_mcp_server.sandbox.reply import empty_html, json_reply
@@ -43,7 +43,7 @@ class NewsApi:
         person = self._gate.identify(request, "notes")
         if isinstance(person, Refusal):
             return refuse_json(person)
-        path, store = request.path_params["path"], self._context.state.feeds.get(person.user.uid)
+        path, store = request.path_params["path"], self._context.state.store(FeedStore).get(person.user.uid)
         found = _answer(request, path, store or StoredFeeds())
         if request.method == "POST" and (marking := _MARK.fullmatch(path)):
             several = json.loads(await request.body()).get("itemIds") if marking["several"] else None

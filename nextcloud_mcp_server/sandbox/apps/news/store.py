@@ -89,3 +89,7 @@ class StoredFeeds:
 
 def _hash(text: str) -> str:
     return md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class FeedStore(dict[str, StoredFeeds]):
+    """The feeds of each user, by uid."""

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, ListQuery, NoteMissing, NoteStore
-from nextcloud_mcp_server.sandbox.capability import NOTES_API_VERSIONS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.files import FileFault, FileLocked, FileMissing, NotWritable, QuotaExceeded
 from nextcloud_mcp_server.sandbox.handlers import Handlers
@@ -22,6 +21,7 @@ from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, 
 from nextcloud_mcp_server.sandbox.state import User
 
 _VERSIONS = "v0.2|v1|v1.3|v1.4"
+NOTES_API_VERSIONS = ("0.2", "1.3", "1.4")
 _VERSION_HEADER = {"X-Notes-API-Versions": ", ".join(NOTES_API_VERSIONS)}
 _EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _MODES = frozenset({"edit", "preview", "rich"})

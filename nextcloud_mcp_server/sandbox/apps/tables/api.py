@@ -83,7 +83,7 @@ class TablesApi:
 
     @property
     def _store(self) -> TableStore:
-        return self._context.state.tables
+        return self._context.state.store(TableStore)
 
     @property
     def _newer(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from nextcloud_mcp_server.sandbox.apps.talk.store import TalkMessage, TalkRoom
+from nextcloud_mcp_server.sandbox.apps.talk.store import TalkMessage, TalkRoom, TalkStore
 from nextcloud_mcp_server.sandbox.ocs_app import OcsCall
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_CREATED, OCS_OK, OCS_UNKNOWN, ocs_reply
 
@@ -44,7 +44,7 @@ def answer_talk(call: OcsCall) -> Response:
 
 
 def _rooms(call: OcsCall, *_: str) -> Response:
-    store = call.context.state.talk
+    store = call.context.state.store(TalkStore)
     if not call.number("noStatusUpdate"):
         # Of Talk's own apps alone; here of anybody, so that forgetting it shows.
         store.seen_online.add(call.user.uid)
@@ -57,7 +57,7 @@ def _history(call: OcsCall, token: str) -> Response:
     if call.number("lookIntoFuture") and call.number("setReadMarker", 1):
         room.read[call.user.uid] = call.number("lastKnownMessageId")
     if not call.number("noStatusUpdate"):
-        call.context.state.talk.seen_online.add(call.user.uid)
+        call.context.state.store(TalkStore).seen_online.add(call.user.uid)
     before = call.number("lastKnownMessageId")
     older = [one for one in reversed(room.messages) if not before or one.id < before]
     page = older[: min(_MOST, call.number("limit", _USUAL_LIMIT))]
@@ -78,7 +78,7 @@ def _send(call: OcsCall, token: str) -> Response:
     if reply_to and (parent is None or parent.system):
         raise _Refused(400, "reply-to")
     now = int(call.context.clock().timestamp())
-    message = call.context.state.talk.say(room, call.user.uid, text, now)
+    message = call.context.state.store(TalkStore).say(room, call.user.uid, text, now)
     message.parent = reply_to or None
     message.reference = call.text("referenceId") or ""
     message.silent = call.fields.get("silent") is True
@@ -121,7 +121,7 @@ _HANDLERS: dict[tuple[str, str], Callable[..., Response]] = {
 
 
 def _find(call: OcsCall, token: str, *, writing: bool = False) -> TalkRoom:
-    room = call.context.state.talk.rooms.get(token)
+    room = call.context.state.store(TalkStore).rooms.get(token)
     if room is None or call.user.uid not in room.people:
         raise _Refused(_NOT_FOUND)
     if room.lobby and call.user.uid != room.people[0]:

@@ -6,7 +6,7 @@ import pytest
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.deck.store import DeckBoard, DeckCard, DeckStack
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckBoard, DeckCard, DeckStack, DeckStore
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
 from tests.dav_fakes import account_in, account_over, call
 
@@ -19,7 +19,7 @@ async def sandbox() -> Sandbox:
     """A sandbox where alice has a list of tasks, and a board with a card."""
     made = Sandbox()
     made.add_user("alice")
-    deck = made.state.deck
+    deck = made.state.store(DeckStore)
     deck.boards[3] = DeckBoard(3, "Move", "alice", "0082c9", 1)
     deck.stacks[5] = DeckStack(5, "To do", 3, 0)
     due = "2026-12-05T10:00:00+00:00"

@@ -7,7 +7,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.deck.tools import deck
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.deck.store import DeckBoard, DeckCard
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckBoard, DeckCard, DeckStore
 from nextcloud_mcp_server.tools import answer
 from tests.dav_fakes import account_in, call_in
 
@@ -39,7 +39,7 @@ async def first(account: Account) -> dict[str, Any]:
 
 
 def stored(sandbox: Sandbox, where: dict[str, Any]) -> DeckCard:
-    return sandbox.state.deck.cards[int(where["card_id"])]
+    return sandbox.state.store(DeckStore).cards[int(where["card_id"])]
 
 
 async def test_a_board_is_shown_with_its_stacks_labels_members_and_cards(alice: Account) -> None:
@@ -213,7 +213,7 @@ async def test_an_archived_board_is_the_likely_reason_of_a_bare_refusal(
     alice: Account, sandbox: Sandbox
 ) -> None:
     where = await first(alice)
-    sandbox.state.deck.boards[int(where["board_id"])].archived = True
+    sandbox.state.store(DeckStore).boards[int(where["board_id"])].archived = True
 
     with pytest.raises(errors.ServerFault, match="archived"):
         await call(alice, "update_card", **where, title="x")
@@ -234,7 +234,9 @@ async def test_half_a_change_says_which_half(alice: Account, sandbox: Sandbox) -
 
 async def test_boards_beyond_a_result_wait_for_the_next_page(alice: Account, sandbox: Sandbox) -> None:
     for number in range(1000, 1350):
-        sandbox.state.deck.boards[number] = DeckBoard(number, "t" * 100, "alice", "ff0000", 0, archived=True)
+        sandbox.state.store(DeckStore).boards[number] = DeckBoard(
+            number, "t" * 100, "alice", "ff0000", 0, archived=True
+        )
 
     page = await call(alice, "list_boards")
     rest = await call(alice, "list_boards", cursor=page.cursor)
@@ -310,7 +312,7 @@ async def test_many_archived_cards_come_in_pages_that_ask_for_few_cards_each(
     where = await first(alice)
     card = stored(sandbox, where)
     for number in range(9000, 9045):
-        sandbox.state.deck.cards[number] = replace(card, id=number, archived=True)
+        sandbox.state.store(DeckStore).cards[number] = replace(card, id=number, archived=True)
 
     pages = [await call(alice, "get_board", board_id=where["board_id"], archived=True)]
     while pages[-1].cursor is not None:
@@ -327,7 +329,7 @@ async def test_a_card_moved_into_the_column_for_what_is_done_is_done_and_can_be_
 ) -> None:
     where, board = await first(alice), await shown(alice)
     column = board.stacks[2].id
-    sandbox.state.deck.stacks[int(column)].is_done_column = True
+    sandbox.state.store(DeckStore).stacks[int(column)].is_done_column = True
 
     moved = await call(alice, "move_card", **where, to_stack_id=column)
     changed = await call(

@@ -7,7 +7,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.forms.tools import forms
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.forms.store import StoredForm
+from nextcloud_mcp_server.sandbox.apps.forms.store import FormStore, StoredForm
 from nextcloud_mcp_server.tools import answer
 from tests.dav_fakes import account_in, call_in
 
@@ -25,8 +25,8 @@ def alice(sandbox: Sandbox) -> Account:
 
 
 def add(sandbox: Sandbox, **fields: Any) -> StoredForm:  # noqa: ANN401 - what a form has
-    form = StoredForm(len(sandbox.state.forms) + 1, "hash", "alice", MOMENT, **fields)
-    sandbox.state.forms.append(form)
+    form = StoredForm(len(sandbox.state.store(FormStore)) + 1, "hash", "alice", MOMENT, **fields)
+    sandbox.state.store(FormStore).append(form)
     return form
 
 
@@ -70,7 +70,7 @@ async def test_a_form_is_read_with_its_questions_and_answers(alice: Account) -> 
 
 
 async def test_who_answered_sees_those_answers_and_no_others(sandbox: Sandbox) -> None:
-    sandbox.state.forms[0].answer("carol", "Carol", MOMENT, [(1, "No")])
+    sandbox.state.store(FormStore)[0].answer("carol", "Carol", MOMENT, [(1, "No")])
 
     read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
 
@@ -79,7 +79,7 @@ async def test_who_answered_sees_those_answers_and_no_others(sandbox: Sandbox) -
 
 
 async def test_who_may_only_answer_sees_the_questions_alone(sandbox: Sandbox) -> None:
-    sandbox.state.forms[0].submissions.clear()
+    sandbox.state.store(FormStore)[0].submissions.clear()
 
     read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
 

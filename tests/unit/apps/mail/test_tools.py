@@ -29,7 +29,7 @@ def alice(sandbox: Sandbox) -> Account:
 
 @pytest.fixture
 def store(sandbox: Sandbox) -> MailStore:
-    return sandbox.state.mail
+    return sandbox.state.store(MailStore)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.news.tools import news
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.news.store import StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore, StoredFeeds
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.documents import Documents
 from tests.dav_fakes import account_in, account_over, call_with, network
@@ -29,7 +29,7 @@ def alice(sandbox: Sandbox) -> Account:
 
 @pytest.fixture
 def store(sandbox: Sandbox) -> StoredFeeds:
-    return sandbox.state.feeds["alice"]
+    return sandbox.state.store(FeedStore)["alice"]
 
 
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own

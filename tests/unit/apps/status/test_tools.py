@@ -7,7 +7,7 @@ import pytest
 from nextcloud_mcp_server.errors import Forbidden, InvalidInput, InvalidName, NotFound, ServerFault
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.state import UserStatus
+from nextcloud_mcp_server.sandbox.apps.status import StatusStore, UserStatus
 from tests.dav_fakes import Network, account_in, account_over, call, network, recorded
 
 NOW = datetime(2026, 11, 27, 21, 0, tzinfo=UTC)
@@ -53,9 +53,9 @@ async def test_another_users_status_is_found_by_their_name(
     sandbox: Sandbox, alice: Account, name: str
 ) -> None:
     found = await call(alice, "nc_status_get_status", person=name)
-    sandbox.state.statuses["bob"].kind = "invisible"
+    sandbox.state.store(StatusStore)["bob"].kind = "invisible"
     hidden = await call(alice, "nc_status_get_status", person=name)
-    del sandbox.state.statuses["bob"]
+    del sandbox.state.store(StatusStore)["bob"]
     never = await call(alice, "nc_status_get_status", person=name)
 
     assert found.model_dump(exclude_none=True) == {
@@ -95,16 +95,16 @@ async def test_only_what_is_given_changes(sandbox: Sandbox, alice: Account) -> N
     assert (other.now.message, other.now.icon, other.now.clear_at) == ("On board", "✈️", None)
     assert none.now.model_dump(exclude_none=True) == {"status": "online"}
     assert none.before == other.now
-    assert sandbox.state.statuses["alice"].by_user
+    assert sandbox.state.store(StatusStore)["alice"].by_user
 
 
 async def test_a_message_of_nextclouds_own_stays_one_when_only_its_end_is_set(
     sandbox: Sandbox, alice: Account
 ) -> None:
-    sandbox.state.statuses["alice"] = UserStatus("busy", message_id="meeting")
+    sandbox.state.store(StatusStore)["alice"] = UserStatus("busy", message_id="meeting")
 
     done = await call(alice, "nc_status_set_status", clear_at="2026-11-28T10:00:00Z")
-    kept = sandbox.state.statuses["alice"].message_id
+    kept = sandbox.state.store(StatusStore)["alice"].message_id
     icon = await call(alice, "nc_status_set_status", icon="📞")
 
     assert (done.now.message, kept) == ("In a meeting", "meeting")
@@ -112,7 +112,9 @@ async def test_a_message_of_nextclouds_own_stays_one_when_only_its_end_is_set(
 
 
 async def test_a_status_that_has_ended_is_off(sandbox: Sandbox, alice: Account) -> None:
-    sandbox.state.statuses["alice"] = UserStatus("busy", message="Away", clear_at=int(NOW.timestamp()) - 1)
+    sandbox.state.store(StatusStore)["alice"] = UserStatus(
+        "busy", message="Away", clear_at=int(NOW.timestamp()) - 1
+    )
 
     assert (await call(alice, "nc_status_get_status")).model_dump(exclude_none=True) == {
         "person": "alice",

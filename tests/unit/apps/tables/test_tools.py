@@ -8,7 +8,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.tables.tools import tables
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.tables.store import StoredTable
+from nextcloud_mcp_server.sandbox.apps.tables.store import StoredTable, TableStore
 from nextcloud_mcp_server.tools import answer
 from tests.dav_fakes import ProgressLog, account_in, call_in, call_with
 
@@ -61,7 +61,7 @@ def alice(sandbox: Sandbox) -> Account:
 
 @pytest.fixture
 def table(sandbox: Sandbox) -> StoredTable:
-    store = sandbox.state.tables
+    store = sandbox.state.store(TableStore)
     made = store.add("All kinds", "", "alice", "2026-11-27 21:15:29")
     for fields in COLUMNS:
         store.add_column(made, dict(fields), "2026-11-27 21:15:29")
@@ -155,8 +155,8 @@ async def test_rows_are_found_by_words_and_by_columns(
     alice: Account, sandbox: Sandbox, search: dict[str, Any], names: list[str]
 ) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[int(listed.id)]
-    sandbox.state.tables.add_row(store, {next(iter(store.columns)): "Empty"})
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
+    sandbox.state.store(TableStore).add_row(store, {next(iter(store.columns)): "Empty"})
 
     found = await call(alice, "get_table", table_id=listed.id, **search)
 
@@ -176,10 +176,10 @@ async def test_dates_are_compared_and_lists_are_looked_into(alice: Account, tabl
 
 async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox: Sandbox) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[int(listed.id)]
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
     item = next(iter(store.columns))
     for number in range(600):
-        sandbox.state.tables.add_row(store, {item: f"{number} {'x' * 5000}"})
+        sandbox.state.store(TableStore).add_row(store, {item: f"{number} {'x' * 5000}"})
 
     for search in ({}, {"where": {"Item": "xx"}}):
         seen: list[str] = []
@@ -201,9 +201,9 @@ async def test_following_the_cursor_gives_every_row_once(alice: Account, sandbox
 
 async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sandbox: Sandbox) -> None:
     listed, told = await inventory(alice), ProgressLog()
-    store = sandbox.state.tables.tables[int(listed.id)]
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
     for _ in range(5100):
-        sandbox.state.tables.add_row(store, {})
+        sandbox.state.store(TableStore).add_row(store, {})
 
     found = await call_with(
         {"progress": told}, tables, alice, "nc_tables_get_table", table_id=listed.id, query="nothing"
@@ -216,9 +216,9 @@ async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sa
 
 async def test_a_search_that_is_cancelled_asks_for_no_further_rows(alice: Account, sandbox: Sandbox) -> None:
     listed = await inventory(alice)
-    store = sandbox.state.tables.tables[int(listed.id)]
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
     for _ in range(2000):
-        sandbox.state.tables.add_row(store, {})
+        sandbox.state.store(TableStore).add_row(store, {})
     sandbox.requests.clear()
 
     with anyio.CancelScope() as scope:
@@ -238,7 +238,9 @@ async def test_a_search_that_is_cancelled_asks_for_no_further_rows(alice: Accoun
 async def test_columns_of_one_title_are_told_apart(
     alice: Account, table: StoredTable, sandbox: Sandbox
 ) -> None:
-    twin = sandbox.state.tables.add_column(table, {"title": "Name", "type": "text", "subtype": "line"}, "")
+    twin = sandbox.state.store(TableStore).add_column(
+        table, {"title": "Name", "type": "text", "subtype": "line"}, ""
+    )
     first = next(iter(table.columns))
 
     row = await call(
@@ -298,8 +300,8 @@ async def test_what_is_stored_oddly_is_shown_as_it_is(
 ) -> None:
     by_title = {column.fields["title"]: number for number, column in table.columns.items()}
     odd = {"Colour": 9, "Colours": "x", "Link": "https://old", "Who": [1, {"id": "t", "type": "?"}], "Ok": 1}
-    sandbox.state.tables.add_row(table, {by_title[name]: value for name, value in odd.items()})
-    sandbox.state.tables.add_row(
+    sandbox.state.store(TableStore).add_row(table, {by_title[name]: value for name, value in odd.items()})
+    sandbox.state.store(TableStore).add_row(
         table, {by_title["Link"]: json.dumps({"title": "no value"}), by_title["Who"]: "x"}
     )
 
@@ -328,7 +330,7 @@ async def test_a_row_of_another_table_is_not_shown_as_one_of_this(alice: Account
 
 async def test_tables_beyond_a_result_wait_for_the_next_page(alice: Account, sandbox: Sandbox) -> None:
     for number in range(400):
-        sandbox.state.tables.add(f"{number} {'t' * 100}", "", "alice", "")
+        sandbox.state.store(TableStore).add(f"{number} {'t' * 100}", "", "alice", "")
 
     page = await call(alice, "list_tables")
     rest = await call(alice, "list_tables", cursor=page.cursor)
@@ -363,7 +365,7 @@ async def test_a_number_that_cannot_be_emptied_is_said_to_be_0(alice: Account, t
 async def test_a_link_that_its_column_does_not_allow_is_said_to_be_missing(
     alice: Account, sandbox: Sandbox
 ) -> None:
-    store = sandbox.state.tables
+    store = sandbox.state.store(TableStore)
     files_only = {"title": "Link", "type": "text", "subtype": "link", "textAllowedPattern": "files"}
     made = store.add("Links", "", "alice", "2026-11-27 21:15:29")
     for fields in (COLUMNS[0], files_only):

@@ -16,8 +16,8 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.status import StatusStore, UserStatus
 from nextcloud_mcp_server.sandbox.apps.talk.store import TalkRoom, TalkStore
-from nextcloud_mcp_server.sandbox.state import UserStatus
 from nextcloud_mcp_server.tools import answer
 from tests.dav_fakes import account_in, account_over, call, network
 
@@ -32,7 +32,7 @@ def sandbox() -> Sandbox:
 
 @pytest.fixture
 def store(sandbox: Sandbox) -> TalkStore:
-    return sandbox.state.talk
+    return sandbox.state.store(TalkStore)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ async def test_a_message_that_is_too_long_for_an_answer_is_cut_and_says_so(
 
 
 async def test_reading_leaves_no_trace(sandbox: Sandbox, store: TalkStore, alice: Account) -> None:
-    sandbox.state.statuses["alice"] = UserStatus("away")
+    sandbox.state.store(StatusStore)["alice"] = UserStatus("away")
     sandbox.requests.clear()
     await call(alice, "nc_talk_list_conversations")
     page = await call(alice, "nc_talk_list_messages", conversation="officemove", limit=1)
@@ -170,7 +170,7 @@ async def test_reading_leaves_no_trace(sandbox: Sandbox, store: TalkStore, alice
     assert not any("participants" in record.path for record in made)
     assert all(room.read == {} for room in store.rooms.values())
     assert store.seen_online == set()
-    assert sandbox.state.statuses["alice"].kind == "away"
+    assert sandbox.state.store(StatusStore)["alice"].kind == "away"
     assert [row.unread for row in after.items] == [1, 1]
 
 

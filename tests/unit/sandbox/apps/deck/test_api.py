@@ -3,7 +3,7 @@ from collections.abc import Callable
 import httpx2
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.apps.deck.store import DeckCard
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckCard, DeckStore
 
 BOARDS = "/index.php/apps/deck/api/v1.0/boards"
 COMMENTS = "/ocs/v2.php/apps/deck/api/v1.0/cards"
@@ -11,7 +11,7 @@ COMMENTS = "/ocs/v2.php/apps/deck/api/v1.0/cards"
 
 async def test_what_is_not_there_or_not_open_is_refused(connect: Callable[..., httpx2.AsyncClient]) -> None:
     sandbox = Sandbox.demo()
-    card = next(iter(sandbox.state.deck.cards.values()))
+    card = next(iter(sandbox.state.store(DeckStore).cards.values()))
     where = f"{BOARDS}/1/stacks/{card.stack_id}/cards/{card.id}"
     alice, nobody = connect(sandbox, auth=("alice", "alice")), connect(sandbox)
     header = {"OCS-APIRequest": "true"}
@@ -35,7 +35,7 @@ async def test_an_archived_card_takes_no_label_and_an_unchanged_list_is_not_sent
     connect: Callable[..., httpx2.AsyncClient],
 ) -> None:
     sandbox = Sandbox.demo()
-    card: DeckCard = next(iter(sandbox.state.deck.cards.values()))
+    card: DeckCard = next(iter(sandbox.state.store(DeckStore).cards.values()))
     card.archived = True
     alice = connect(sandbox, auth=("alice", "alice"))
 
@@ -66,7 +66,7 @@ async def test_a_due_date_loses_its_offset_and_only_the_answer_to_the_write_stil
 ) -> None:
     """As in nextcloud/deck#4764."""
     sandbox = Sandbox.demo()
-    stack = next(iter(sandbox.state.deck.cards.values())).stack_id
+    stack = next(iter(sandbox.state.store(DeckStore).cards.values())).stack_id
     alice = connect(sandbox, auth=("alice", "alice"))
     sent = {"title": "tz4", "type": "plain", "order": 0, "duedate": "2023-06-06T06:15:30+02:00"}
 

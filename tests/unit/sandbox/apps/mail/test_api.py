@@ -3,6 +3,7 @@ from collections.abc import Callable
 import httpx2
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
 
 BASE = "/ocs/v2.php/apps/mail"
 OCS = {"OCS-APIRequest": "true", "Accept": "application/json"}
@@ -54,7 +55,7 @@ async def test_of_several_signatures_the_last_one_is_cut_off(
     connect: Callable[..., httpx2.AsyncClient],
 ) -> None:
     sandbox = Sandbox.demo()
-    mail = sandbox.state.mail
+    mail = sandbox.state.store(MailStore)
     made = mail.add(mail.mailboxes[0], "Two", ("", "bob@example.test"), 1, "One\n-- \nTwo\n-- \nThree\n")
     alice = connect(sandbox, auth=("alice", "alice"))
 

@@ -3,6 +3,7 @@ from collections.abc import Callable
 import httpx2
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.talk.store import TalkStore
 
 API = "/ocs/v2.php/apps/spreed/api"
 
@@ -11,7 +12,7 @@ async def test_talk_answers_as_its_documentation_says(connect: Callable[..., htt
     sandbox = Sandbox.demo()
     alice = connect(sandbox, auth=("alice", "alice"))
     alice.headers.update({"OCS-APIRequest": "true", "Accept": "application/json"})
-    chat, talk = f"{API}/v1/chat/officemove", sandbox.state.talk
+    chat, talk = f"{API}/v1/chat/officemove", sandbox.state.store(TalkStore)
 
     refused = [
         await alice.get(f"{API}/v4/nothing"),
@@ -35,7 +36,7 @@ async def test_a_client_that_asks_carelessly_leaves_traces(
     sandbox = Sandbox.demo()
     alice = connect(sandbox, auth=("alice", "alice"))
     alice.headers.update({"OCS-APIRequest": "true", "Accept": "application/json"})
-    talk = sandbox.state.talk
+    talk = sandbox.state.store(TalkStore)
 
     await alice.get(f"{API}/v4/room")
     listed = set(talk.seen_online)
