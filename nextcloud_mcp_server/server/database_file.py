@@ -39,7 +39,7 @@ async def schema_of(settings: Settings) -> str | None:
 
 
 def schema_version(file: Path) -> str | None:
-    """Read the version of a database file; None when there is no file, or nothing of ours in it.
+    """Read the version of a database file; None when there is no file, or it holds no tables of this server.
 
     Raises:
         StorageError: The file is no database, or it is damaged.

@@ -131,7 +131,7 @@ class Prompts:
         if given or (starter.argument and not 0 < len(value) <= MAX_ARGUMENT_CHARS):
             takes = f"the argument '{starter.argument}', a short text" if starter.argument else "no argument"
             raise MCPError(INVALID_PARAMS, f"The prompt {starter.name} takes {takes}.")
-        # Not `format`: braces in what a user typed are theirs.
+        # Not `format`: the user may have typed braces.
         text = (
             starter.text.replace(f"{{{starter.argument}}}", shown(value))
             if starter.argument

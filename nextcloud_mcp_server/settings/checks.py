@@ -69,7 +69,7 @@ def looks_wrong(settings: Fields) -> list[str]:
         parts = urlsplit(getattr(settings, field) or "")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
             found.append(
-                f"{env_name(field)} is not encrypted (http://): whoever is on the network can read along; use https://."
+                f"{env_name(field)} is not encrypted (http://): others on the network can read along; use https://."
             )
     if settings.sandbox and settings.nextcloud_host:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
@@ -100,7 +100,7 @@ def _looks_wrong_for_multi_user(settings: Fields) -> list[str]:
     )
     if not settings.trusted_proxies and settings.server_url.startswith("https://"):
         found.append(
-            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
+            "TRUSTED_PROXIES is not set, so all users seem to come from the reverse proxy's address and share one "
             "rate limit: name the proxy's address."
         )
     return found
@@ -209,7 +209,7 @@ def _check_proxies(settings: Fields) -> None:
             ) from None
         if network.prefixlen == 0:
             raise ConfigurationError(
-                f"TRUSTED_PROXIES trusts everybody with {text}: name the addresses of your reverse proxies alone."
+                f"TRUSTED_PROXIES trusts every address with {text}: name the addresses of your reverse proxies alone."
             )
 
 
@@ -218,7 +218,7 @@ def _check_multi_user(settings: Fields) -> None:
     mode = settings.mode
     if settings.nextcloud_username or settings.nextcloud_app_password:
         raise ConfigurationError(
-            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make everybody one Nextcloud user: take them out, or "
+            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make all users one Nextcloud user: take them out, or "
             "use MODE=personal."
         )
     if settings.nextcloud_mcp_secret is not None:
@@ -330,7 +330,7 @@ def _check_sign_in(settings: Fields) -> None:
 
 def _check_grants(settings: Fields) -> None:
     if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
-        # Anyone who finishes a login flow decides whose account it is, so it must be known beforehand.
+        # The browser that finishes a login flow decides which account it opens, so the account must be known before.
         raise ConfigurationError(
             "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."

@@ -21,7 +21,7 @@ def refuse(settings: Fields) -> None:
     for scheme in settings.private_schemes:
         if not acceptable(f"{scheme}:/callback", private_schemes=settings.private_schemes):
             raise ConfigurationError(
-                f"PRIVATE_SCHEMES names {scheme!r}, where nobody can be sent back to safely: name schemes of "
+                f"PRIVATE_SCHEMES names {scheme!r}, to which no browser can be sent back safely: name schemes of "
                 "programs alone, such as cursor."
             )
     for name, words in (

@@ -29,7 +29,7 @@ _WIDTH = 96
 _PAGE_HEAD = """# Configuration
 
 This page is printed from the program (`make docs`). Options of a command win over variables; a variable that
-is set to nothing counts as not set. Nothing is read from a `.env` file by itself: whoever can write to the
+is set to nothing counts as not set. Nothing is read from a `.env` file by itself: a program that can write to the
 folder you start in could otherwise send your data elsewhere. Use your shell, your service manager or
 `docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
 

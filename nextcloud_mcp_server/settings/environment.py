@@ -1,7 +1,7 @@
 """The operator's settings: one frozen object, read once, refused when it cannot be safe.
 
 The only module that reads the environment. No `.env` is read from the
-working directory, because anyone who can write there could then move a user's data elsewhere.
+working directory, because a program that can write there could then send a user's data elsewhere.
 """
 
 import os

@@ -109,7 +109,7 @@ class GeneralFields(BaseSettings):
         ge=1,
         le=3600,
         description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
-        "resources. Each time costs one small request for each app, and nothing while nobody has subscribed.",
+        "resources. Each time costs one small request for each app, and nothing while no client has subscribed.",
     )
     toolsets: Annotated[Words, Trait.NOT_CARRIED] = Field(
         default=("notes", "files"),
@@ -153,7 +153,7 @@ class GeneralFields(BaseSettings):
     )
     no_local_auth: Annotated[bool, Trait.OPTION] = Field(
         default=False,
-        description="Let everybody on this computer call over HTTP without the secret. Loopback only.",
+        description="Let every program on this computer call over HTTP without the secret. Loopback only.",
     )
 
 

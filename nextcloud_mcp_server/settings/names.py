@@ -53,7 +53,7 @@ MUTABLE_CLAIMS = frozenset(
 _PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
 #: Set for the tests against a real Nextcloud; they are no settings of the server.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
-#: Names without our prefixes are other programs' unless they are this similar to one of ours.
+#: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
 
@@ -151,7 +151,7 @@ def _wanted(problem: ErrorDetails) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Write a warning for each variable that looks like one of ours and is not read."""
+    """Write a warning for each variable that looks like one of this server and is not read."""
     known = set(known_variables())
     return [sentence for name in sorted(environ) for sentence in _about(name, known)]
 
@@ -168,9 +168,9 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
 
 
 def mutable_identity(claim: str) -> list[str]:
-    """Warn of a claim that may come to name another user."""
+    """Warn about a claim whose value may identify another user later."""
     if claim not in MUTABLE_CLAIMS:
         return []
     return [
-        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former user's connection. Use sub."
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: its next holder gets the former user's connection. Use sub."
     ]
