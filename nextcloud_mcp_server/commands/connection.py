@@ -101,7 +101,7 @@ def list_grants(settings: Settings) -> None:
     found = anyio.run(_all, settings)
     if not found and settings.multi_user:
         say(
-            f"Nobody is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
+            f"No user is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
         )
     elif not found:
         say(
@@ -161,7 +161,9 @@ async def _revoke_person(settings: Settings, person: str) -> None:
             signed_out += await database.oauth_tokens.end(principal)
             signed_out += await database.sign_ins.delete_all(principal)
         if not found and not signed_out:
-            raise ConfigurationError(f"Nobody is connected as {person!r}: 'grants list' shows who is.")
+            raise ConfigurationError(
+                f"No user is connected as {person!r}: 'grants list' shows the connected users."
+            )
         for principal in known:
             ended = AuditEntry(now(), principal, "", "disconnect", "by the operator")
             await database.grants.disconnect(principal, audit=ended)

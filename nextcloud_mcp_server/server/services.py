@@ -41,7 +41,7 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 
 
 def now() -> datetime:
-    """Read the clock."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -91,12 +91,12 @@ class Services:
 
 
 def open_key_ring(settings: Settings) -> "KeyRing":
-    """Read the sealing keys; personal mode makes its own at the first use and says where.
+    """Return the keys that seal stored secrets; without a setting, a key file is created and its path logged.
 
     Raises:
-        ConfigurationError: They cannot be read or made.
+        ConfigurationError: They cannot be read or created.
     """
-    from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - see above
+    from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - at the first call
 
     if settings.token_encryption_keys:
         return KeyRing.parse(settings.token_encryption_keys)
@@ -110,24 +110,24 @@ def open_key_ring(settings: Settings) -> "KeyRing":
 
 
 def nextcloud_url_of(settings: Settings) -> NextcloudUrl:
-    """Read the address of the Nextcloud in its one normal form, which also names the user."""
+    """Return the normalised URL of Nextcloud, which also identifies the user in single-user mode."""
     return NextcloudUrl.parse(settings.require_nextcloud())
 
 
 def public_url_of(settings: Settings) -> NextcloudUrl | None:
-    """Read the address that browsers know Nextcloud by, where it differs."""
+    """Return the URL under which browsers reach Nextcloud, if it differs."""
     return NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
 
 
 def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
-    """Put together what the settings say about consent."""
+    """Return what the settings say about consent."""
     url = nextcloud_url_of(settings)
     bound = settings.offered_scopes
     return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
 
 
 def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClient:
-    """Open connections to Nextcloud, or to the identity provider, with the settings' certificates.
+    """Open an HTTP client for Nextcloud or the identity provider, which trusts the certificates in the settings.
 
     Raises:
         ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
@@ -140,7 +140,7 @@ def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClie
 async def open_database(
     settings: Settings, *, clock: Callable[[], datetime] = now
 ) -> AsyncGenerator["Database"]:
-    """Open the database, with its schema brought up to date, and close it again.
+    """Open the database, migrate its schema, and close it again.
 
     Raises:
         ConfigurationError: The keys cannot be read.
@@ -153,7 +153,7 @@ async def open_database(
     try:
         yield database
     finally:
-        # A server that is told to stop still closes its files properly.
+        # A server that is stopped still closes its files.
         with anyio.CancelScope(shield=True):
             await database.aclose()
 
@@ -238,7 +238,7 @@ def _user_agent() -> str:
     import platform  # noqa: PLC0415 - costs a subprocess on some systems
     from importlib.metadata import version  # noqa: PLC0415 - only needed here
 
-    # Nextcloud shows it under "Devices & sessions", so it names the computer.
+    # Nextcloud shows it under "Devices & sessions", so it contains the name of the computer.
     return (
         f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this local_folder'})"
     )

@@ -1,7 +1,7 @@
-"""What the program says about itself: `.env.example`, `docs/configuration.md`, `docs/tools.md`, the tools' schemas.
+"""Prints `.env.example`, `docs/configuration.md`, `docs/tools.md` and the tools' schemas.
 
-They are printed from the settings' fields and the tools, and `make docs-check` fails when a committed
-one differs.
+They are derived from the fields of the settings and from the tools. `make docs-check` fails if a committed file
+differs.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ _WIDTH = 96
 _PAGE_HEAD = """# Configuration
 
 This page is printed from the program (`make docs`). Options of a command win over variables; a variable that
-is set to nothing counts as not set. Nothing is read from a `.env` file by itself: whoever can write to the
+is set to nothing counts as not set. Nothing is read from a `.env` file by itself: a program that can write to the
 folder you start in could otherwise send your data elsewhere. Use your shell, your service manager or
 `docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
 
@@ -139,16 +139,16 @@ _EMPTY_HEAD = """
 
 
 def write(root: str) -> None:
-    """Write all below the repository's top folder."""
+    """Write all files below the repository's top folder."""
     for path, text in _documents(root).items():
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def check(root: str) -> None:
-    """Compare all with what is committed.
+    """Compare all files with the committed ones.
 
     Raises:
-        ConfigurationError: One of them is not what the program prints.
+        ConfigurationError: A file differs.
     """
     for path, text in _documents(root).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -76,8 +76,8 @@ class OidcFields(BaseSettings):
     oidc_identity_claim: str = Field(
         default="sub",
         min_length=1,
-        description="Claim that names a person for good, in access tokens and ID tokens alike. Changing it "
-        "makes everybody somebody else. `email` counts only with `email_verified` beside it.",
+        description="Claim that names a person for good, in access tokens and ID tokens alike. After a "
+        "change the server takes every user for a new one. `email` counts only with `email_verified` beside it.",
     )
     oidc_token_types: Words = Field(
         default=("at+jwt",),
@@ -107,8 +107,8 @@ class OidcFields(BaseSettings):
         default="confirm",
         min_length=1,
         description="Which Nextcloud account belongs to a person. Recommended: the name of a claim (such as "
-        "`preferred_username`) whose value is the account's user id, and which nobody can change for themselves; any "
-        "other account is refused. `confirm` has people say that the account they signed in to is theirs, for "
+        "`preferred_username`) whose value is the account's user id, and which users cannot change themselves; any "
+        "other account is refused. `confirm` asks each person whether the account they signed in to is their own, for "
         "identity providers that cannot name it: the server takes their word for it.",
     )
     grant_provider: Annotated[Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], Lower] = Field(
@@ -143,12 +143,12 @@ class BuiltinFields(BaseSettings):
     )
     denied_clients: Words = Field(
         default=(),
-        description="Which clients nobody may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
+        description="Which clients no person may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
     )
     allowed_groups: Words = Field(
         default=(),
-        description="Nextcloud groups whose members may sign in, by commas; none named lets everybody in. Looked at "
-        "whenever somebody signs in.",
+        description="Nextcloud groups whose members may sign in, by commas; none named lets every user in. Checked "
+        "at each sign-in.",
     )
     client_registration: bool = Field(
         default=True,

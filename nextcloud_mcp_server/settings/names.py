@@ -51,15 +51,15 @@ MUTABLE_CLAIMS = frozenset(
     {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
 )
 _PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
-#: Set for the tests against a real Nextcloud; they are no settings of the server.
+#: The prefix of variables for the tests against a real Nextcloud.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
-#: Names without our prefixes are other programs' unless they are this similar to one of ours.
+#: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
 
 
 def env_name(field: str) -> str:
-    """Name the variable that sets a field."""
+    """Return the variable that sets a field, or the option."""
     if field in OPTIONS:
         return "--" + field.replace("_", "-")
     metadata = Fields.model_fields[field].metadata if field in Fields.model_fields else []
@@ -67,13 +67,17 @@ def env_name(field: str) -> str:
 
 
 def known_variables() -> list[str]:
-    """List every variable that is read, the `_FILE` forms included."""
+    """Return all variables that are read, with their `_FILE` forms."""
     names = [env_name(field) for field in FIELDS]
     return [*names, *(f"{env_name(field)}_FILE" for field in FIELDS if field in FROM_FILE)]
 
 
 def read_text(environ: Mapping[str, str], field: str) -> str | None:
-    """Find one field's text. An empty variable counts as not set."""
+    """Return the text of a field; an empty variable counts as not set.
+
+    Raises:
+        ConfigurationError: Two variables contradict each other, or the file cannot be read.
+    """
     if field in OPTIONS:
         return None
     name = env_name(field)
@@ -94,7 +98,7 @@ def read_text(environ: Mapping[str, str], field: str) -> str | None:
 
 
 def _read_file(name: str, path: Path) -> str:
-    # The path stays unsaid: a user may have put the secret itself where its file belongs.
+    # The message does not contain the path: the operator may have put the secret itself there.
     try:
         text = path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -116,13 +120,13 @@ def _read_file(name: str, path: Path) -> str:
 
 
 def closest(name: str) -> str:
-    """Say what a misspelt name probably meant, as the end of a sentence, or nothing."""
+    """Return a suggestion for a misspelt name as the end of a sentence, or an empty text."""
     matches = get_close_matches(name, known_variables(), n=1, cutoff=0.6)
     return f": did you mean {matches[0]}?" if matches else ""
 
 
 def explain(error: ValidationError) -> str:
-    """Write what is wrong with the settings, without their values."""
+    """Return sentences about what is wrong with the settings, without their values."""
     sentences: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else ""
@@ -134,7 +138,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _wanted(problem: ErrorDetails) -> str:
-    """Say what a value should be, in an operator's words where pydantic's are a programmer's."""
+    """Return what a value should be, in an operator's words instead of pydantic's."""
     match problem["type"], problem.get("ctx", {}):
         case "bool_parsing", _:
             return "use true or false"
@@ -151,7 +155,7 @@ def _wanted(problem: ErrorDetails) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Write a warning for each variable that looks like one of ours and is not read."""
+    """Return a warning for each variable that looks like one of this server and is not read."""
     known = set(known_variables())
     return [sentence for name in sorted(environ) for sentence in _about(name, known)]
 
@@ -168,9 +172,9 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
 
 
 def mutable_identity(claim: str) -> list[str]:
-    """Warn of a claim that may come to name another user."""
+    """Return a warning about a claim whose value may identify another user later."""
     if claim not in MUTABLE_CLAIMS:
         return []
     return [
-        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former user's connection. Use sub."
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: its next holder gets the former user's connection. Use sub."
     ]

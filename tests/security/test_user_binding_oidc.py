@@ -326,7 +326,7 @@ async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_o
     consent_request, alice, url = await on_the_way(people)
     people.provider.subject = replace(alice.who.principal, subject="sub-bob")
 
-    with pytest.raises(WrongAccount, match="somebody else"):
+    with pytest.raises(WrongAccount, match="another user"):
         await people.consent_service.finish_grant(
             people.provider.confirm(url, "alice"), alice.who, alice.token
         )
@@ -334,7 +334,7 @@ async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_o
     assert await people.grant("alice") is None
     assert await people.pending_grant(consent_request, alice) is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
-    assert ("consent", "refused: confirmed by somebody else") in await people.audit("alice")
+    assert ("consent", "refused: confirmed by another user") in await people.audit("alice")
 
 
 async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(people: Stage) -> None:

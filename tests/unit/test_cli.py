@@ -300,7 +300,7 @@ def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
     code, out, err = run(["grants", "list"], monkeypatch, capsys)
 
     assert (code, out) == (0, "")
-    assert "Nobody is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
+    assert "No user is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
 
 
 @pytest.mark.usefixtures("multi_user")

@@ -170,6 +170,6 @@ class Oidc(MultiUserMode[OidcAuth]):
             try:
                 metadata = await Discovery(self.settings.oidc_issuer or "", Outgoing(pool)).ready()
             except IssuerUnavailable as error:
-                logger.warning("%s Nobody can sign in or call until it answers.", error)
+                logger.warning("%s No user can sign in or call until it answers.", error)
                 return
         refuse_pairwise(metadata, identity_claim=self.settings.oidc_identity_claim)

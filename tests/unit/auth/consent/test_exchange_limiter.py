@@ -44,7 +44,7 @@ async def test_three_failures_of_anybody_pause_every_stranger(exchange_limiter: 
     for number in range(module.USUAL.of_strangers):
         await exchange_limiter.failed(caller(f"person-{number}").principal, f"browser-{number}")
 
-    with pytest.raises(Throttled, match="everybody else"):
+    with pytest.raises(Throttled, match="all other users"):
         await exchange_limiter.check(ALICE, "her own")
 
 
