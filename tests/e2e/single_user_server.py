@@ -58,7 +58,9 @@ def raised() -> Generator[Stage]:
         settings = config(allowed_hosts=frozenset({host}), allowed_origins=frozenset({origin}))
         pages = application(consent, settings)
         both = Starlette(routes=[Route("/nextcloud/{rest:path}", _nextcloud(consent)), Mount("/", pages)])
-        server = uvicorn.Server(uvicorn.Config(both, log_config=None, lifespan="off"))
+        server = uvicorn.Server(
+            uvicorn.Config(both, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
+        )
         thread = Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
