@@ -1,6 +1,6 @@
 """Who holds a Nextcloud account here, and who must give way, so that its owner is not locked out of it.
 
-Someone who talked Alice into a grant with `ACCOUNT_MAPPING=confirm` holds her account, and so does a principal of an
+An attacker who made Alice grant access with `ACCOUNT_MAPPING=confirm` holds her account, and so does a principal of an
 identity provider that this server was moved away from.
 """
 

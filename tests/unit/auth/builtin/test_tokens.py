@@ -267,7 +267,7 @@ async def test_a_person_who_is_not_allowed_any_more_gets_no_tokens_and_loses_tho
         await strict.refresh(issued)
 
     assert caught.value.error == "invalid_grant"
-    assert asked == [ALICE], "nobody is asked about tokens that are good for nothing"
+    assert asked == [ALICE], "no request for tokens that are invalid anyway"
     assert [await desk.is_good(one) for one in (issued, other)] == [False, True]
     assert (await desk.database.audit.recent(ALICE, 1))[
         0

@@ -205,7 +205,7 @@ async def test_an_access_that_is_refused_twice_is_not_used_again(authorization: 
     told = [await upstream.says(lambda: refusal(401)) for _ in range(3)]
 
     assert set(told) == {"Nextcloud no longer accepts the access given earlier"}
-    assert upstream.asked == 4, "each refusal counts against everybody behind this server's address"
+    assert upstream.asked == 4, "each refusal counts against all users of this server"
 
 
 async def test_a_user_without_access_at_nextcloud_is_refused_without_a_request(
