@@ -7,6 +7,8 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.apps.deck.calendar import board_calendars
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
 from nextcloud_mcp_server.sandbox.calendar_properties import (
     BOXES,
     CALENDAR,
@@ -45,7 +47,6 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_found,
     not_implemented,
 )
-from nextcloud_mcp_server.sandbox.deck_calendar import board_calendars
 from nextcloud_mcp_server.sandbox.propfind import http_date
 from nextcloud_mcp_server.sandbox.state import State, User
 from nextcloud_mcp_server.sandbox.transfer import check_conditions, destination_of, empty, read_body
@@ -289,7 +290,7 @@ class CalendarRequest:
 
     def _calendars(self) -> dict[str, _Seen]:
         own = {name: _Seen(one, self.user) for name, one in self.user.calendars.items() if not one.deleted}
-        boards = board_calendars(self.state.deck, self.user.uid)
+        boards = board_calendars(self.state.store(DeckStore), self.user.uid)
         own |= {name: _Seen(one, self.user) for name, one in boards.items()}
         for owner in self.state.users.values():
             for name, one in owner.calendars.items():

@@ -6,18 +6,14 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from typing import TypeVar, cast
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
-from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
-from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.form_store import StoredForm
-from nextcloud_mcp_server.sandbox.mail_store import MailStore
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Node, Tag
-from nextcloud_mcp_server.sandbox.table_store import TableStore
-from nextcloud_mcp_server.sandbox.talk_store import TalkStore
+
+S = TypeVar("S")
 
 Clock = Callable[[], datetime]
 
@@ -169,18 +165,6 @@ class Share:
 
 
 @dataclass(slots=True)
-class UserStatus:
-    """Whether a user is there, and the message that they set, until `clear_at`."""
-
-    kind: str = "offline"
-    by_user: bool = False
-    message: str | None = None
-    message_id: str | None = None
-    icon: str | None = None
-    clear_at: int | None = None
-
-
-@dataclass(slots=True)
 class Session:
     """A browser session or the one that every API answer opens by its cookies.
 
@@ -220,16 +204,7 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     shares: list[Share] = field(default_factory=list[Share])
-    statuses: dict[str, UserStatus] = field(default_factory=dict[str, UserStatus])
     tags_by_admins_only: bool = False
-    deck: DeckStore = field(default_factory=DeckStore)
-    tables: TableStore = field(default_factory=TableStore)
-    talk: TalkStore = field(default_factory=TalkStore)
-    forms: list[StoredForm] = field(default_factory=list[StoredForm])
-    mail: MailStore = field(default_factory=MailStore)
-    # By uid.
-    feeds: dict[str, StoredFeeds] = field(default_factory=dict[str, StoredFeeds])
-    collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
     # Who was mailed of a meeting, and by which method; whether mail leaves; and how old versions treat a UID
     # that is in the trash.
     invitations: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -242,10 +217,18 @@ class State:
     overwrite_host: str | None = None
     # None accepts every Host; otherwise an unknown one gets 400.
     trusted_domains: frozenset[str] | None = None
+    _stores: dict[type[object], object] = field(default_factory=dict[type[object], object], repr=False)
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(101), repr=False)
     _shares: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _comments: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _rows: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
+
+    def store(self, kind: type[S]) -> S:
+        """Give what an app remembers, made at its first use."""
+        found = self._stores.get(kind)
+        if found is None:
+            found = self._stores[kind] = kind()
+        return cast("S", found)
 
     def next_file_id(self) -> int:
         """Return the next id; it is unique over all users."""

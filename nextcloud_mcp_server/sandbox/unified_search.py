@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.apps.notes.store import title_of
 from nextcloud_mcp_server.sandbox.node import Node
-from nextcloud_mcp_server.sandbox.note_store import title_of
 from nextcloud_mcp_server.sandbox.ocs_app import OcsCall
 from nextcloud_mcp_server.sandbox.reply import OCS_BROKEN, ocs_reply
 

@@ -14,6 +14,7 @@ from mcp.server.stdio import stdio_server
 
 from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
@@ -42,11 +43,8 @@ LIST_TTL_MS = 300_000
 #: A module is imported when its toolset is on, as in `tools.registry`. Some clients read the first page only, so
 #: it holds what a user would attach.
 KINDS = (
-    ("notes", "notes", "Notes"),
-    ("files", "files", "Files"),
-    ("calendar", "calendar", "Events"),
-    ("contacts", "contacts", "Contacts"),
-    (CONNECTION, "capabilities", "Capabilities"),
+    *((app.toolset, f"apps.{app.name}.resources", name) for app in APPS for name in app.resources),
+    (CONNECTION, "resources.capabilities", "Capabilities"),
 )
 
 _INSTRUCTIONS = """\
@@ -133,7 +131,7 @@ def kinds(specs: Iterable[ToolSpec]) -> list[tuple[Kind, Facts]]:
 
 
 def _kind(module: str, name: str) -> tuple[Kind, Facts]:
-    kind: Kind = getattr(import_module(f"nextcloud_mcp_server.resources.{module}"), name)()
+    kind: Kind = getattr(import_module(f"nextcloud_mcp_server.{module}"), name)()
     toolset = kind.about.toolset
     facts = Facts(
         toolset=toolset,

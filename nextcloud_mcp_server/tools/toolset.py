@@ -46,9 +46,7 @@ def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown or not scopes:
-        raise TypeError(
-            f"require_provisioning needs scopes from the list in auth/scopes.py, not {sorted(unknown)}"
-        )
+        raise TypeError(f"require_provisioning needs scopes that an app declares, not {sorted(unknown)}")
     return lambda body: Guarded(body, frozenset(scopes))
 
 
