@@ -89,7 +89,7 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
     )
 
 
-async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
+async def test_a_client_is_ended_for_all_users_and_asks_for_consent_again(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice:
@@ -138,7 +138,7 @@ async def test_one_person_is_disconnected_and_the_other_stays(
         await run(connection.revoke_grants, load(nextcloud_host="https://cloud.example.org"), "alice")
 
 
-async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_too(
+async def test_clients_of_a_user_without_access_to_nextcloud_are_signed_out_too(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice:
@@ -154,7 +154,7 @@ async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_to
     assert not await works(builtin_app, http, tokens)
 
 
-async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_kept(
+async def test_after_a_backup_all_users_sign_in_again_and_working_grants_are_kept(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
@@ -215,7 +215,7 @@ async def test_a_nextcloud_that_is_down_ends_nothing(
     assert [grant.credential.needs_reauth for grant in await grants_of(builtin_app)] == [False]
 
 
-async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
+async def test_a_nextcloud_that_is_down_is_not_asked_about_all_users(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     await many(builtin_app, http, 5)
@@ -257,7 +257,7 @@ async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operato
     assert "run this again with the environment that it has" in told.err
 
 
-async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
+async def test_the_holders_of_accounts_are_listed_as_a_table_and_for_programs(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     await run(accounts.list_accounts, settings_of(builtin_app), as_json=False)

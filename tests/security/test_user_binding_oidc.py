@@ -101,7 +101,7 @@ async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped:
     assert await mapped.ask("alice") != consent_request
 
 
-async def test_nobody_can_answer_for_another_user(mapped: Stage) -> None:
+async def test_no_user_can_answer_for_another(mapped: Stage) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "alice")
@@ -391,7 +391,7 @@ async def test_after_disconnecting_another_account_can_be_connected_and_the_form
     assert ("account", "changed") in await people.audit("alice")
 
 
-async def test_an_account_that_was_disconnected_can_be_connected_by_who_is_given_access_to_it(
+async def test_a_disconnected_account_can_be_connected_by_another_user_with_access_to_it(
     people: Stage,
 ) -> None:
     _, bob = await people.connect("bob")

@@ -48,7 +48,7 @@ def test_without_local_auth_there_is_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"short\n"])
-def test_an_empty_or_short_secret_file_lets_nobody_in(tmp_path: Path, content: bytes) -> None:
+def test_an_empty_or_short_secret_file_lets_no_client_in(tmp_path: Path, content: bytes) -> None:
     config = configured(tmp_path)
     config.secret_file.write_bytes(content)
 
