@@ -38,7 +38,7 @@ DEFAULT_APPS = frozenset(_CORE) | {app.name for app in APPS}
 
 
 class FaultRequest(BaseModel):
-    """A fault as the control endpoint takes it."""
+    """A fault in the form that the control endpoint accepts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,7 +52,7 @@ class FaultRequest(BaseModel):
 
 
 class Sandbox:
-    """A small Nextcloud. `app` is the ASGI application, the rest is for tests to look at and change.
+    """A small Nextcloud. `app` is the ASGI application; tests read and change the rest.
 
     `version` is the major version that it answers like; `apps` are the installed ones, unless those of the version.
     """
@@ -114,13 +114,13 @@ class Sandbox:
         return sandbox
 
     def served_at(self, origin: str) -> str:
-        """Give the URL of the Nextcloud that is served at this origin."""
+        """Return the URL of the Nextcloud that is served at this origin."""
         return f"{origin}{self.context.base_path}"
 
     def add_user(
         self, uid: str, *, password: str | None = None, display_name: str | None = None, admin: bool = False
     ) -> User:
-        """Take a person in; the password is the uid unless given."""
+        """Add a user; the password is the uid unless given."""
         password = uid if password is None else password
         return self.state.add_user(User(uid, display_name or uid, password, admin=admin))
 

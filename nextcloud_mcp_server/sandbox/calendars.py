@@ -65,7 +65,7 @@ _ALLOWED = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, RE
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A calendar as one person sees it: their own, or shared by `owner`."""
+    """A calendar as one user sees it: their own, or shared by `owner`."""
 
     stored: StoredCalendar
     owner: User
@@ -87,7 +87,7 @@ class CalendarRequest:
     base: str
 
     async def answer(self) -> Response:
-        """Carry the request out."""
+        """Answer the request."""
         body = await read_body(self.request)
         match self.request.method, self.names:
             case "PROPFIND", ["trashbin", "objects"]:
@@ -194,7 +194,7 @@ class CalendarRequest:
         return empty(204)
 
     def _refused(self, seen: _Seen, name: str, object_name: str | None) -> DavFault:
-        """Refuse a change: what belongs to others looks as if it were not there (`DavAclPlugin.php`)."""
+        """Refuse a change: objects of other users look missing (`DavAclPlugin.php`)."""
         if object_name is not None and (seen.owner is not self.user or seen.stored.kind == "deck"):
             return not_found(f"Node with name '{object_name}' could not be found")
         if seen.owner is not self.user:
@@ -310,7 +310,7 @@ class CalendarRequest:
 
 
 def answer_principal(user: User, wanted: list[str] | None, *, base: str) -> Response:
-    """Answer PROPFIND on a person: where their things are, and how they are invited."""
+    """Answer PROPFIND on a principal: its homes, and its addresses for invitations."""
     home = escape_href(f"{base}/principals/users/{user.uid}/")
     mail = [f"mailto:{user.email}"] if user.email else []
     values: Values = {
@@ -333,7 +333,7 @@ def _sharing(seen: _Seen) -> Values:
 
 
 def no_home(uid: str) -> DavFault:
-    """Say that there is no such home, which is what the homes of others look like too."""
+    """Answer that there is no such home; the homes of other users get the same answer."""
     return DavFault(
         404, "Sabre\\DAV\\Exception\\NotFound", f"Node with name '{uid}' could not be found", headers=_HEADERS
     )
@@ -356,7 +356,7 @@ def _download(name: str, found: StoredObject) -> Response:
 
 
 def _passes(one: StoredObject, asked: Element) -> bool:
-    """Say whether an object is of the kind that is asked for, and in the range."""
+    """Return whether an object is of the requested kind, and in the range."""
     whole = asked.find("filter", uri=CAL)
     outer = None if whole is None else whole.find("comp-filter", uri=CAL)
     inner = None if outer is None else outer.find("comp-filter", uri=CAL)

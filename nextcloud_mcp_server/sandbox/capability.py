@@ -1,4 +1,4 @@
-"""What the sandbox says it can do: the capabilities document and status.php."""
+"""The capabilities document and status.php of the sandbox."""
 
 from starlette.requests import Request
 
@@ -11,7 +11,7 @@ PRODUCT = "Nextcloud"
 
 
 def status_document(context: Context) -> dict[str, object]:
-    """Describe the installation, as status.php does."""
+    """Return the document of status.php."""
     return {
         "installed": True,
         "maintenance": context.state.maintenance,
@@ -27,7 +27,7 @@ def status_document(context: Context) -> dict[str, object]:
 def capabilities_document(
     context: Context, request: Request, *, user: User | None, delay_ms: int
 ) -> dict[str, object]:
-    """Describe what the server can do; anonymous visitors learn less."""
+    """Return the capabilities; requests without a user get fewer."""
     major, minor, micro = (int(part) for part in context.profile.server.split("."))
     base = f"{context.origin(request)}{context.base_path}"
     throttling = {"delay": delay_ms, "allow-listed": address_of(request) in context.state.allow_listed}

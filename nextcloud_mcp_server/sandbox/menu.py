@@ -1,4 +1,4 @@
-"""The menu of one person: the apps they can open, as `core/navigation/apps` of Nextcloud 32.0.1 lists them."""
+"""The menu of one user: the apps they can open, as `core/navigation/apps` of Nextcloud 32.0.1 lists them."""
 
 from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
@@ -9,7 +9,7 @@ _ENTRIES = {"files": ("Files", 0), **{app.name: app.menu for app in APPS if app.
 
 
 def menu_document(context: Context, user: User) -> list[dict[str, object]]:
-    """List a person's apps; those of the others are not even named."""
+    """Return a user's apps; the apps of other users are not in it."""
     present = (context.apps | {"files"}) - user.denied_apps
     return [
         {

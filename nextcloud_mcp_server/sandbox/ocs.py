@@ -1,4 +1,4 @@
-"""The OCS endpoints: the person's own account, capabilities and app passwords."""
+"""The OCS endpoints: the user's own account, capabilities and app passwords."""
 
 import hashlib
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _UNKNOWN_ROUTE = (
 )
 _EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _UNLIMITED = -3
-# Profile fields that nobody has filled in here, with who may see them.
+# Profile fields that are empty for all users, with their visibility.
 _EMPTY_PROFILE = {
     "phone": "v2-local",
     "address": "v2-local",
@@ -65,7 +65,7 @@ class OcsApi:
         }
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/ocs/v{version:int}.php/{path:path}", self._answer, methods=_EVERY_METHOD),
             Route("/status.php", self._status),
@@ -145,7 +145,7 @@ def _if_new(request: Request, document: object) -> Response:
 
 
 def user_document(user: User, now: int) -> dict[str, object]:
-    """Describe a person to themselves, as cloud/user does."""
+    """Return the document of cloud/user."""
     used = user.files.used_bytes
     total = _UNLIMITED if user.quota_bytes is None else user.quota_bytes
     free = _UNLIMITED if user.quota_bytes is None else max(0, user.quota_bytes - used)

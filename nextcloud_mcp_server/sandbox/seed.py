@@ -1,4 +1,4 @@
-"""The people, notes and files a demo sandbox starts with."""
+"""The users, notes and files of a demo sandbox."""
 
 from dataclasses import dataclass
 
@@ -115,14 +115,14 @@ def seed(state: State) -> None:
 
 
 def _add_share(state: State, owner: User, receiver: User) -> None:
-    """Let one person share a file with another."""
+    """Let one user share a file with another."""
     node = owner.files.get("/Documents/Office move.md")
     now = int(state.clock().timestamp())
     state.shares.append(Share(state.next_share_id(), 0, owner.uid, node, receiver.uid, 1, now))
 
 
 def _add_labels(state: State, user: User) -> None:
-    """Tag a file that was written twice, and say something about it."""
+    """Tag a file with two versions, and comment on it."""
     node = user.files.put("/Documents/Budget 2027.csv", b"item,euro\nrent,11000\n", modified_at=1_795_000_000)
     _add_file(user, "Documents/Budget 2027.csv", _ALICE_FILES["Documents/Budget 2027.csv"].encode())
     node.tags.add(state.add_tag("Planning").id)

@@ -95,7 +95,7 @@ def _listener() -> socket.socket:
 
 @contextmanager
 def _serving(app: ASGIApp, listener: socket.socket) -> Generator[None]:
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

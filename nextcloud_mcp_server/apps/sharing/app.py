@@ -19,7 +19,7 @@ app = App(
             "sharing:write",
             what=Words("Share your files", "Deine Dateien teilen"),
             detail=Words(
-                "Open files to people, groups or anybody with a link; change and end that.",
+                "Open files to people, groups or all who have a link; change and end that.",
                 "Dateien für Menschen, Gruppen oder alle mit einem Link öffnen; das ändern und beenden.",
             ),
             outward=True,

@@ -11,7 +11,7 @@ app = App(
             "status:read",
             what=Words("See who is there", "Sehen, wer da ist"),
             detail=Words(
-                "Your own status, and what others show of theirs.",
+                "Your own status, and what other people show of their status.",
                 "Deinen Status und was andere von ihrem zeigen.",
             ),
         ),

@@ -41,7 +41,7 @@ class CookbookApi:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         methods = ["GET", "POST", "PUT", "DELETE"]
         return [Route("/apps/cookbook/api/v1/{path:path}", self._answer, methods=methods)]
 
@@ -110,7 +110,7 @@ class CookbookApi:
 
 
 def store(files: FileTree, sent: Mapping[str, Any], now: datetime, *, made: bool) -> Node:
-    """Write a recipe as the app does: what it cannot read becomes nothing, without a word."""
+    """Store a recipe as the app does: it drops what it cannot read, without an error."""
     moment = f"{now:%Y-%m-%dT%H:%M:%S}+00:00"
     recipe: Fields = {
         **sent,
@@ -138,7 +138,7 @@ def store(files: FileTree, sent: Mapping[str, Any], now: datetime, *, made: bool
 
 
 def recipe_of(folder: Node) -> Fields:
-    """Read a recipe from its folder."""
+    """Return the recipe in a folder."""
     return {**json.loads(folder.children[_FILE].read()), "id": str(folder.file_id)}
 
 

@@ -1,6 +1,6 @@
-"""The app for user status over OCS, and the names that Nextcloud completes.
+"""The app for user status over OCS, and the completion of user names.
 
-Whose code says what is not recorded: see `apps/status/client.py`.
+Answers that are not recorded follow the code that `apps/status/client.py` names.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _Document = dict[str, object]
 
 
 class _Refused(Exception):
-    """What Nextcloud says no with."""
+    """An error of Nextcloud."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ def answer_status(call: OcsCall) -> Response:
 
 
 def answer_names(call: OcsCall) -> Response:
-    """Complete a name: people alone, for no other kind is asked for."""
+    """Complete a name, of users only: no other kind is requested."""
     term = (call.text("search") or "").casefold()
     found = [
         {
@@ -140,7 +140,7 @@ def _made(call: OcsCall) -> UserStatus:
 
 
 def _current(call: OcsCall, uid: str, none: str) -> UserStatus:
-    """Find a status; one that has ended is taken off when it is looked at."""
+    """Return a status; an ended one is removed when it is read."""
     status = call.context.state.store(StatusStore).get(uid)
     if status is None:
         raise _Refused(404, none)

@@ -95,7 +95,7 @@ async def test_contacts_are_listed_book_by_book_in_pages(sandbox: Sandbox, accou
 
 
 @pytest.mark.parametrize("kind", [Events(), Contacts()])
-async def test_somebody_without_any_has_an_empty_list(kind: Kind) -> None:
+async def test_a_user_without_any_has_an_empty_list(kind: Kind) -> None:
     assert await listed(kind, account_over(network(multistatus([])))) == [{}]
 
 

@@ -141,7 +141,7 @@ async def test_boards_asked_for_since_a_moment_to_come_are_no_failure_any_more(c
 
 
 @pytest.mark.parametrize(("version", "everything"), [("32", 254), ("33", 254), ("34", 510), ("35", 510)])
-async def test_whoever_may_do_everything_in_a_conversation_may_react_from_talk_24_on(
+async def test_a_user_with_all_permissions_in_a_conversation_may_react_from_talk_24_on(
     version: ProfileName, everything: int, connect: Connect
 ) -> None:
     sandbox = sandbox_of(version)

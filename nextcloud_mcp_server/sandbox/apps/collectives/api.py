@@ -1,7 +1,7 @@
-"""The API 1.0 of the Collectives app: pages are files below a hidden folder of the person's.
+"""The API 1.0 of the Collectives app: pages are files below a hidden folder of the user.
 
-The lists are recorded; one page, and making one, are as the source of version 4.3.0 has them. Everybody keeps
-their collectives to themselves here.
+The lists are recorded. One page, and its creation, follow the source of version 4.3.0. Collectives are not shared
+between users here.
 """
 
 import json
@@ -36,7 +36,7 @@ class CollectivesApi:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         base = "/ocs/v{version:int}.php/apps/collectives/api/v1.0/collectives"
         return [
             Route(base, self._all, methods=["GET", "POST"]),
@@ -109,7 +109,7 @@ class CollectivesApi:
 
 
 def add(state: State, user: User, name: str, emoji: str | None = None) -> StoredCollective:
-    """Make a collective with its first page."""
+    """Create a collective with its first page."""
     made = StoredCollective(len(state.store(CollectiveStore)) + 1, name, emoji, user.uid)
     state.store(CollectiveStore).append(made)
     user.files.make_folder(made.folder, parents=True)
@@ -134,7 +134,7 @@ def _page_files(folder: Node) -> Iterator[Node]:
 
 
 def _make_below(user: User, parent: Node, title: str) -> Node:
-    """Make a page; its parent becomes a folder with an index, if it was none."""
+    """Create a page; its parent becomes a folder with an index, if it was none."""
     home = parent.path.rpartition("/")[0]
     if parent.name != _INDEX:
         home = parent.path.removesuffix(".md")

@@ -7,7 +7,7 @@ _MOUNT = "/.Collectives"
 
 @dataclass(slots=True)
 class StoredCollective:
-    """One collective of one person."""
+    """One collective of one user."""
 
     id: int
     name: str
@@ -17,7 +17,7 @@ class StoredCollective:
 
     @property
     def folder(self) -> str:
-        """Where its pages are."""
+        """The folder of its pages."""
         return f"{_MOUNT}/{self.name}"
 
 

@@ -1,7 +1,7 @@
 """The Deck API 1.0, and its comments under OCS.
 
-Recorded from Deck 1.16.7 and 1.19.0-beta.1; taking labels and people off a card, archiving and the archived
-cards are as its source has them.
+Recorded from Deck 1.16.7 and 1.19.0-beta.1. The removal of labels and people from a card, archiving and the archived
+cards follow its source.
 """
 
 import json
@@ -43,7 +43,7 @@ _BROKEN = (
 
 
 class DeckFault(Exception):
-    """What Deck refuses: a status and a message."""
+    """An error of Deck: a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class DeckFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks, with which fields, and about what; ids that the address does not hold are 0."""
+    """The user of a request, its fields, and the ids in its path; missing ids are 0."""
 
     uid: str
     body: Fields
@@ -93,7 +93,7 @@ class DeckApi:
         )
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         comments = "/ocs/v{version:int}.php/apps/deck/api/v1.0/cards/{card:int}/comments"
         return [
             Route("/apps/deck/api/v1.0/{path:path}", self._answer, methods=_METHODS),
@@ -250,7 +250,7 @@ class DeckApi:
         return self._write.card(self._card(asked.uid, asked.card)) | looked_up
 
     def _update_card(self, asked: Asked) -> object:
-        """Write the whole card: what is left out is cleared, and If-Match is not looked at."""
+        """Replace the whole card: missing fields are cleared, and If-Match is ignored."""
         if self._newer and None in (asked.body.get("title"), asked.body.get("type")):
             raise DeckFault(500, _BROKEN)
         _require(asked.body, "title", "type", "owner")
@@ -280,7 +280,7 @@ class DeckApi:
         }
 
     def _reorder(self, asked: Asked) -> object:
-        """Move a card; here the stack in the address wins over the one in the asked.body."""
+        """Move a card; the stack in the path wins over the one in the body."""
         card = self._changeable(asked.uid, asked.card)
         before, stack = self._store.stacks[card.stack_id], self._stack(asked.uid, asked.stack)
         card.stack_id, order = stack.id, int(asked.body["order"])
@@ -364,12 +364,12 @@ class DeckApi:
 
 
 def _clock_of(text: str | None) -> str | None:
-    """Store a time as Deck does: by its clock, without its offset (nextcloud/deck#4764)."""
+    """Return a time as Deck stores it: its clock time, without the offset (nextcloud/deck#4764)."""
     return text and datetime.fromisoformat(text).replace(tzinfo=UTC).isoformat(timespec="seconds")
 
 
 def _tag(request: Request, value: object) -> dict[str, str]:
-    """Give the header that the list of boards, one board and one card have."""
+    """Return the header that the list of boards, one board and one card have."""
     if request.method != "GET" or request.path_params["path"].endswith(("stacks", "archived")):
         return {}
     found = value["ETag"] if isinstance(value, dict) else etag(json.dumps(value))  # pyright: ignore[reportUnknownVariableType]

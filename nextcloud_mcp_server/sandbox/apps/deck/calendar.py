@@ -1,4 +1,4 @@
-"""The boards of Deck as calendars, as its `lib/DAV` publishes them: cards and whole stacks as tasks, to be read."""
+"""The boards of Deck as calendars, as its `lib/DAV` publishes them: cards and stacks as read-only tasks."""
 
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ _PREFIX = "app-generated--deck--board-"
 
 
 def board_calendars(deck: DeckStore, uid: str) -> dict[str, StoredCalendar]:
-    """Make the calendars of the boards that a person sees."""
+    """Return the calendars of the boards that a user sees."""
     return {
         f"{_PREFIX}{board.id}": _calendar(deck, board) for board in deck.boards.values() if board.admits(uid)
     }

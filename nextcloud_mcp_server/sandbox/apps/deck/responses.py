@@ -1,4 +1,4 @@
-"""How the sandbox's Deck writes what it has: the documents of its API."""
+"""The documents of Deck's API."""
 
 import hashlib
 from typing import Any
@@ -61,7 +61,7 @@ class DeckWriter:
         return whole | {"cards": [write(card) for card in cards]}
 
     def _archived(self, card: DeckCard) -> Fields:
-        """Write a card of the archived ones: with its labels, if any, and not with its people (`findAllArchived`)."""
+        """Write an archived card: with its labels, if any, and without its people (`findAllArchived`)."""
         return self.card(card) | {"labels": self.labels(card) or None, "assignedUsers": None}
 
     def stack_head(self, stack: DeckStack) -> Fields:
@@ -78,7 +78,7 @@ class DeckWriter:
         }
 
     def card(self, card: DeckCard) -> Fields:
-        """Write a card with all that belongs to it."""
+        """Write a card with labels, people and comments."""
         return {
             "id": card.id,
             "title": card.title,
@@ -110,7 +110,7 @@ class DeckWriter:
         return {"color": card.color, "startdate": card.startdate, "dependentCards": []} if self._newer else {}
 
     def raw(self, card: DeckCard) -> Fields:
-        """Write a card as it stands in the table, with nothing looked up."""
+        """Write a card as its database row, without related rows."""
         whole = self.card(card)
         del whole["overdue"], whole["referenceData"]
         absent = ["labels", "assignedUsers", "relatedStack", "relatedBoard"]
@@ -127,7 +127,7 @@ class DeckWriter:
         return [label_json(label, board, card.id) for label in board.labels if label.id in card.labels]
 
     def assignment(self, card: DeckCard, uid: str, number: int) -> Fields:
-        """Write who is on a card."""
+        """Write the assignment of a user to a card."""
         return {"id": number, "participant": self.person(uid), "cardId": card.id, "type": 0}
 
     def comment(self, card: DeckCard, comment: DeckComment) -> Fields:
@@ -158,5 +158,5 @@ def label_json(label: DeckLabel, board: DeckBoard, card_id: int | None) -> Field
 
 
 def etag(changed_at: int | str) -> str:
-    """Hash the second of the last change, which is all that Deck's etags tell apart."""
+    """Return the hash of the second of the last change; Deck's etags distinguish nothing else."""
     return hashlib.md5(str(changed_at).encode(), usedforsecurity=False).hexdigest()

@@ -66,7 +66,7 @@ class DeckStack:
 
 @dataclass(slots=True)
 class DeckBoard:
-    """A board; `people` are those it is shared with, to edit."""
+    """A board; `people` may edit it, too."""
 
     id: int
     title: str
@@ -79,17 +79,17 @@ class DeckBoard:
     labels: list[DeckLabel] = field(default_factory=list[DeckLabel])
 
     def lists(self, uid: str) -> bool:
-        """Say whether a person's list has the board; a deleted one is in it for some time."""
+        """Return whether a user's list has the board; it keeps a deleted one for some time."""
         return uid in (self.owner, *self.people)
 
     def admits(self, uid: str) -> bool:
-        """Say whether a person sees the board."""
+        """Return whether a user sees the board."""
         return not self.deleted_at and self.lists(uid)
 
 
 @dataclass(slots=True)
 class DeckStore:
-    """All boards of all people; ids are unique over all kinds, as nobody should rely on more."""
+    """All boards of all users; ids are unique over all kinds."""
 
     boards: dict[int, DeckBoard] = field(default_factory=dict[int, DeckBoard])
     stacks: dict[int, DeckStack] = field(default_factory=dict[int, DeckStack])
@@ -111,9 +111,9 @@ class DeckStore:
         return sorted(found, key=lambda card: (card.order, card.id))
 
     def board_of(self, card: DeckCard) -> DeckBoard:
-        """Find the board a card is on."""
+        """Return the board of a card."""
         return self.boards[self.stacks[card.stack_id].board_id]
 
     def touch(self, card: DeckCard, now: int) -> None:
-        """Let a change of a card be one of its stack and board too."""
+        """Set the time of change of a card's stack and board."""
         card.changed_at = self.stacks[card.stack_id].changed_at = self.board_of(card).changed_at = now

@@ -1,4 +1,4 @@
-"""The API 3 of the Forms app, recorded from version 5.3.5; answers are as its documentation has them."""
+"""The API 3 of the Forms app, recorded from version 5.3.5; submissions follow its documentation."""
 
 import json
 import re
@@ -39,7 +39,7 @@ class FormsApi:
         self._throttle = Throttle(context.clock)
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         path = "/ocs/v{version:int}.php/apps/forms/api/v3/forms{path:path}"
         return [Route(path, self._answer, methods=["GET", "POST", "PATCH", "DELETE"])]
 

@@ -10,7 +10,7 @@ _RESULTS = ["results", "results_delete"]
 
 @dataclass(slots=True)
 class StoredForm:
-    """One form; `shown_to` see it in their lists and may answer it."""
+    """One form; the users in `shown_to` see it in their lists and may answer it."""
 
     id: int
     hash: str
@@ -26,15 +26,15 @@ class StoredForm:
     shown_to: set[str] = field(default_factory=set[str])
 
     def permissions(self, uid: str) -> list[str]:
-        """List what a user may do with it."""
+        """Return the permissions of a user."""
         return ["edit", "embed", *_RESULTS, "submit"] if uid == self.owner else ["submit"]
 
     def seen_by(self, uid: str) -> list[Fields]:
-        """List what was answered, as far as a user may see it."""
+        """Return the submissions that a user may see."""
         return [one for one in self.submissions if uid in {self.owner, one["userId"]}]
 
     def stub(self, uid: str) -> Fields:
-        """Write it as lists do."""
+        """Write the form as in a list."""
         whole = self.whole(uid)
         kept = (
             "id",
@@ -49,12 +49,12 @@ class StoredForm:
         )
         found = {name: whole[name] for name in kept} | {"partial": True}
         if uid != self.owner and self.seen_by(uid):
-            # A list alone has this permission for who answered.
+            # Only lists have this permission, for users who answered.
             found["permissions"] = [*whole["permissions"], "results"]
         return found | ({"submissionCount": whole["submissionCount"]} if "submissionCount" in whole else {})
 
     def whole(self, uid: str) -> Fields:
-        """Write all of it."""
+        """Write the form with its questions."""
         seen = len(self.seen_by(uid))
         count = {"submissionCount": seen} if seen or uid == self.owner else {}
         return count | {

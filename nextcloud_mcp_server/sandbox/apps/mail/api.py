@@ -28,7 +28,7 @@ class MailApi:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [Route("/ocs/v{version:int}.php/apps/mail/{path:path}", self._answer, methods=["GET"])]
 
     @property
@@ -82,7 +82,7 @@ class MailApi:
         box = next((box for box in self._store.mailboxes if box.id == number), None)
         if box is None:
             return ocs_reply(request, code=403, message="")
-        # What Mail throws for another person's, and for one it has not fetched yet, nobody catches.
+        # Mail does not catch its exception for another user's message, or for one that it has not fetched.
         if box.account_id not in mine or not box.opened:
             return ocs_reply(request, code=OCS_BROKEN, message="Internal Server Error")
         asked = request.query_params
@@ -116,7 +116,7 @@ class MailApi:
 
 
 def _matches(one: StoredMessage, words: str) -> bool:
-    """Read a filter as `FilterStringParser` does: the subject and the text are looked for together."""
+    """Read a filter as `FilterStringParser` does: subject and text are searched together."""
     pairs = [
         (kind, unquote_plus(text).lower()) for kind, _, text in (w.partition(":") for w in words.split())
     ]

@@ -34,7 +34,7 @@ class StoredMessage:
     signature_valid: bool | None = None
 
     def stub(self) -> Fields:
-        """Write it as `Db/Message` does in a list."""
+        """Write the message as `Db/Message` does in a list."""
         return {
             "databaseId": self.id,
             "uid": self.id,
@@ -63,7 +63,7 @@ class StoredMessage:
         }
 
     def whole(self) -> Fields:
-        """Write it as the API does with its text."""
+        """Write the message with its text, as the API does."""
         files = [
             {
                 "id": str(place),
@@ -130,7 +130,7 @@ class StoredMailbox:
     opened: bool = True
 
     def document(self, unread: int) -> Fields:
-        """Write it as `Db/Mailbox` does."""
+        """Write the mailbox as `Db/Mailbox` does."""
         return {
             "databaseId": self.id,
             "id": base64.b64encode(self.name.encode()).decode(),
@@ -162,7 +162,7 @@ class StoredAccount:
 
 @dataclass(slots=True)
 class MailStore:
-    """Everybody's mail."""
+    """The mail of all users."""
 
     accounts: list[StoredAccount] = field(default_factory=list[StoredAccount])
     mailboxes: list[StoredMailbox] = field(default_factory=list[StoredMailbox])
@@ -192,7 +192,7 @@ class MailStore:
         body: str | None,
         **more: Any,  # noqa: ANN401 - fields of the message
     ) -> StoredMessage:
-        """Let a message arrive."""
+        """Add a message."""
         number = len(self.messages) + 1
         made = StoredMessage(number, mailbox.id, subject, sender, sent_at, body, **more)
         self.messages.append(made)

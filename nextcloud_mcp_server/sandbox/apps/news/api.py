@@ -35,7 +35,7 @@ class NewsApi:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [Route("/apps/news/api/v1-3/{path:path}", self._answer, methods=["GET", "POST"])]
 
     async def _answer(self, request: Request) -> Response:

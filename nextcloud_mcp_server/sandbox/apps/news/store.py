@@ -23,7 +23,7 @@ class StoredArticle:
     starred: bool = False
 
     def document(self) -> Fields:
-        """Write it as `Item::toAPI` does."""
+        """Write the article as `Item::toAPI` does."""
         return {
             "id": self.id,
             "guid": self.url,
@@ -51,7 +51,7 @@ class StoredArticle:
 
 @dataclass(slots=True)
 class StoredFeeds:
-    """What one person follows: folders by id, feeds, and their articles in the order in which they came."""
+    """The subscriptions of one user: folders by id, feeds, and their articles in the order of arrival."""
 
     folders: dict[int, str] = field(default_factory=dict[int, str])
     feeds: list[Fields] = field(default_factory=list[Fields])
@@ -81,7 +81,7 @@ class StoredFeeds:
         return number
 
     def add(self, feed_id: int, title: str, body: str, published_at: int, **more: Any) -> StoredArticle:  # noqa: ANN401 - fields of the article
-        """Let a feed bring an article."""
+        """Add an article to a feed."""
         made = StoredArticle(len(self.articles) + 1, feed_id, title, body, published_at, **more)
         self.articles.append(made)
         return made

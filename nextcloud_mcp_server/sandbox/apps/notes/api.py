@@ -63,7 +63,7 @@ class NotesApi:
         )
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [Route("/apps/notes/api/{path:path}", self._answer, methods=_EVERY_METHOD)]
 
     async def _answer(self, request: Request) -> Response:
@@ -223,7 +223,7 @@ def _settings_of(user: User) -> dict[str, str]:
 
 
 async def _fields(request: Request) -> dict[str, object]:
-    """Read the body as PHP would: what cannot be read counts as empty."""
+    """Read the body as PHP does: an unreadable one counts as empty."""
     body = await request.body()
     if "json" not in request.headers.get("Content-Type", ""):
         return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
@@ -254,6 +254,6 @@ def _text(fields: dict[str, object], name: str) -> str | None:
 
 
 def _php_int(value: object) -> int:
-    """Cast as PHP does: what does not start with digits is 0."""
+    """Cast as PHP does: a text that does not start with digits is 0."""
     match = re.match(r"\s*[+-]?\d+", str(int(value) if isinstance(value, bool) else value))
     return int(match[0]) if match else 0

@@ -1,4 +1,4 @@
-"""A person's notes: text files below the Notes folder, seen the way the Notes app sees them."""
+"""A user's notes: text files below the Notes folder, as the Notes app reads them."""
 
 import hashlib
 import re
@@ -19,12 +19,12 @@ _CURSOR = re.compile(r"(\d+)-(\d+)-(\d+)")
 
 
 class NoteMissing(Exception):
-    """No such note among this person's."""
+    """The user has no such note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an update asks for; None leaves a field as it is."""
+    """The fields of an update; None keeps a field."""
 
     title: str | None = None
     category: str | None = None
@@ -35,7 +35,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a list asks for."""
+    """The parameters of a list."""
 
     category: str | None = None
     exclude: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list's answer; `cursor` is None on the last chunk."""
+    """A chunk of a list; `cursor` is None on the last chunk."""
 
     notes: list[dict[str, object]]
     etag: str
@@ -56,7 +56,7 @@ class Listing:
 
 
 class NoteStore:
-    """Reads and writes one person's notes."""
+    """Reads and writes one user's notes."""
 
     def __init__(self, user: User, clock: Clock) -> None:
         self._user = user
@@ -111,7 +111,7 @@ class NoteStore:
         self._note_sync(node)
 
     def delete(self, node: Node) -> None:
-        """Move a note's file to the trash, and with it the folder that it leaves empty."""
+        """Move a note's file to the trash, and its folder if that is empty now."""
         if node.readonly:
             raise NotWritable("")
         folder = node.parent
@@ -177,7 +177,7 @@ class NoteStore:
         return _md5(marks.encode(), b"\0", node.read())
 
     def category(self, node: Node) -> str:
-        """Name the folder of a note below the Notes folder."""
+        """Return the folder of a note below the Notes folder."""
         return node.path.removeprefix(self._root_path).rpartition("/")[0].strip("/")
 
     def _walk(self) -> Iterator[Node]:
@@ -186,7 +186,7 @@ class NoteStore:
             yield from _walk_notes(root, self._user.notes_suffix)
 
     def _note_sync(self, node: Node) -> int:
-        """Note when a note was first seen with its present etag; pruneBefore compares with that."""
+        """Record when a note first had its current etag; pruneBefore compares with that."""
         etag = self.etag(node)
         known = self._user.note_syncs.get(node.file_id)
         if known is None or known[0] != etag:
@@ -220,12 +220,12 @@ class NoteStore:
 
 
 def title_of(node: Node) -> str:
-    """Name a note by its file, without the suffix."""
+    """Return the title of a note: its file name without the suffix."""
     return node.name.rpartition(".")[0]
 
 
 def safe_title(text: str) -> str:
-    """Turn a wished title into one that can be a file's name."""
+    """Turn a title into a valid file name."""
     text = re.sub(r"^\s*[*+-]\s+", "", text, flags=re.MULTILINE)
     text = re.sub(r"^#+\s+(.*?)\s*#*$", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r"^(=+|-+)$", "", text, flags=re.MULTILINE)
@@ -235,7 +235,7 @@ def safe_title(text: str) -> str:
 
 
 def safe_category(text: str) -> str:
-    """Turn a wished category into a folder's path that stays below the Notes folder."""
+    """Turn a category into the path of a folder below the Notes folder."""
     return "/".join(part for part in (_safe_path_part(part) for part in text.split("/")) if part)
 
 

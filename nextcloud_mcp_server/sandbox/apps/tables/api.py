@@ -19,7 +19,7 @@ from nextcloud_mcp_server.sandbox.reply import HTML_TYPE, NO_CACHE, empty_html, 
 _METHODS = ["GET", "POST", "PUT", "DELETE"]
 _TABLE = r"tables/(?P<table>\d+)"
 _ROW = r"rows/(?P<row>\d+)"
-#: What a column has that nobody said anything about, at first and from then on.
+#: The fields of a column that a client did not set, at its creation and later.
 _UNSET: dict[str, tuple[object, object]] = {
     "numberDefault": (None, None), "numberMin": (None, None), "numberMax": (None, None),
     "numberDecimals": (None, 0), "numberPrefix": ("", ""), "numberSuffix": ("", ""), "textDefault": (None, None),
@@ -36,7 +36,7 @@ Fields = dict[str, Any]
 
 
 class TablesFault(Exception):
-    """What the app refuses: a status, and a message unless it answers nothing."""
+    """An error of the app: a status, and a message if it sends one."""
 
     def __init__(self, status: int, message: str | None = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class TablesFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Who asks, with which fields, and about what; an id that the address does not hold is 0."""
+    """The user of a request, its fields, and the ids in its path; missing ids are 0."""
 
     uid: str
     body: Fields
@@ -78,7 +78,7 @@ class TablesApi:
         )
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [Route("/apps/tables/api/1/{path:path}", self._answer, methods=_METHODS)]
 
     @property
@@ -241,7 +241,7 @@ class TablesApi:
         }
 
     def _row_json(self, table: StoredTable, row: StoredRow, *, fresh: bool = False) -> Fields:
-        """Write a row; what answers a write has the values as they were sent (`Row2Mapper::insert`)."""
+        """Write a row; the answer to a write has the values as they were sent (`Row2Mapper::insert`)."""
         data = [
             {"columnId": column, "value": value if fresh else table.columns[column].read(value)}
             for column, value in row.values.items()

@@ -1,4 +1,4 @@
-"""Tables of the sandbox, and how the app reads what it is given."""
+"""Tables of the sandbox, and how the app reads values."""
 
 import itertools
 import json
@@ -18,7 +18,7 @@ _FORMS = {
 
 @dataclass(slots=True)
 class StoredColumn:
-    """One column; `fields` are those it was made with."""
+    """One column, with the fields of its creation."""
 
     id: int
     fields: dict[str, Any]
@@ -27,11 +27,11 @@ class StoredColumn:
 
     @property
     def kind(self) -> str:
-        """Name the type with its subtype."""
+        """Return the type with its subtype."""
         return "-".join(filter(None, (self.fields["type"], self.fields.get("subtype"))))
 
     def parsed(self, value: Any) -> Any:  # noqa: ANN401 - as any column has it
-        """Read a value as the app does: what it cannot read becomes nothing, without a word."""
+        """Read a value as the app does: it drops what it cannot read, without an error."""
         kind, options = self.kind, [option["id"] for option in self.fields.get("selectionOptions", [])]
         found: Any = value
         if kind.startswith("number"):
@@ -49,7 +49,7 @@ class StoredColumn:
         return found
 
     def read(self, value: Any) -> Any:  # noqa: ANN401 - as any column has it
-        """Give a value as it is read later: a number that was stored as null is 0 (`RowCellNumberMapper`)."""
+        """Return a value as a later read returns it: a number that was stored as null is 0 (`RowCellNumberMapper`)."""
         return 0 if value is None and self.fields["type"] == "number" else value
 
 
@@ -63,7 +63,7 @@ class StoredRow:
 
 @dataclass(slots=True)
 class StoredTable:
-    """One table of one person; `views` are written as they were made."""
+    """One table of one user; `views` are returned as they were created."""
 
     id: int
     title: str
@@ -77,7 +77,7 @@ class StoredTable:
 
 @dataclass(slots=True)
 class TableStore:
-    """All tables of all people."""
+    """All tables of all users."""
 
     tables: dict[int, StoredTable] = field(default_factory=dict[int, StoredTable])
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(701), repr=False)
@@ -95,14 +95,14 @@ class TableStore:
         return made
 
     def add_row(self, table: StoredTable, values: dict[int, Any]) -> StoredRow:
-        """Add a row of values that were read already."""
+        """Add a row of parsed values."""
         made = StoredRow(next(self.ids), values)
         table.rows[made.id] = made
         return made
 
 
 def _link(value: Any, allowed: list[str]) -> str | None:  # noqa: ANN401 - as any column has it
-    """Take a link with its title, if its provider is allowed, or cut an address out of a text (`TextLinkBusiness`)."""
+    """Return a link with its title, if its provider is allowed, or the URL in a text (`TextLinkBusiness`)."""
     text = str(value or "")
     if text.startswith("{"):
         return text if json.loads(text).get("providerId", "") in allowed else None

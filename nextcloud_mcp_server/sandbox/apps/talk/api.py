@@ -1,7 +1,6 @@
 """Talk over OCS: conversations, messages and reactions.
 
-No recording stands behind these answers: they are what documentation and code of Talk 22 say, as
-`apps/talk/client.py` names them.
+These answers are not recorded: they follow the documentation and code of Talk 22, which `apps/talk/client.py` names.
 """
 
 from collections.abc import Callable
@@ -22,7 +21,7 @@ _Document = dict[str, object]
 
 
 class _Refused(Exception):
-    """What Talk says no with; `error` names what was wrong, where it says so."""
+    """An error of Talk; `error` is its name, if Talk sends one."""
 
     def __init__(self, code: int, error: str = "") -> None:
         super().__init__(error)
@@ -46,7 +45,7 @@ def answer_talk(call: OcsCall) -> Response:
 def _rooms(call: OcsCall, *_: str) -> Response:
     store = call.context.state.store(TalkStore)
     if not call.number("noStatusUpdate"):
-        # Of Talk's own apps alone; here of anybody, so that forgetting it shows.
+        # Talk requires it of its own apps only; here of every client, so that a missing header shows.
         store.seen_online.add(call.user.uid)
     rooms = [_room(call, room) for room in store.rooms.values() if call.user.uid in room.people]
     return ocs_reply(call.request, rooms)
@@ -132,7 +131,7 @@ def _find(call: OcsCall, token: str, *, writing: bool = False) -> TalkRoom:
 
 
 def _permissions(call: OcsCall, room: TalkRoom) -> int:
-    """Say what a person may in a conversation: everything, unless its moderators took something away."""
+    """Return the permissions of a user in a conversation: all, except those that its moderators removed."""
     if room.permissions is not None:
         return room.permissions
     return _EVERYTHING | _REACT if call.context.profile.react_permission else _EVERYTHING

@@ -1,4 +1,4 @@
-"""What Talk stores: conversations, their messages, and who saw what of them."""
+"""The data of Talk: conversations, messages, and how far users have read."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TalkMessage:
-    """A message; `system` names what it reports when nobody wrote it."""
+    """A message; `system` is the kind of a system message, which no user wrote."""
 
     id: int
     author: str
@@ -48,7 +48,7 @@ class TalkRoom:
 
 @dataclass(slots=True)
 class TalkStore:
-    """Everybody's conversations."""
+    """The conversations of all users."""
 
     rooms: dict[str, TalkRoom] = field(default_factory=dict[str, TalkRoom])
     # Who was taken to be there because of what a client asked.
@@ -56,7 +56,7 @@ class TalkStore:
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
     def add_room(self, token: str, kind: int, name: str, people: list[str]) -> TalkRoom:
-        """Make a conversation."""
+        """Add a conversation."""
         room = self.rooms[token] = TalkRoom(next(self.ids), token, kind, name, people)
         return room
 

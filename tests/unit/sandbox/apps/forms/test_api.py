@@ -22,7 +22,7 @@ async def test_what_is_not_there_or_not_open_is_refused(connect: Callable[..., h
     assert [answer.status_code for answer in answers] == [401, 404, 404, 404]
 
 
-async def test_who_guesses_ids_is_held_off(connect: Callable[..., httpx2.AsyncClient]) -> None:
+async def test_a_user_that_guesses_ids_is_throttled(connect: Callable[..., httpx2.AsyncClient]) -> None:
     sandbox = Sandbox.demo()
     bob = connect(sandbox, auth=("bob", "bob"))
 

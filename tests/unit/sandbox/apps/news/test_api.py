@@ -7,7 +7,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 BASE = "/index.php/apps/news/api/v1-3"
 
 
-async def test_only_who_signs_in_is_answered_and_everybody_has_their_own_feeds(
+async def test_only_signed_in_users_are_answered_each_with_their_own_feeds(
     connect: Callable[..., httpx2.AsyncClient],
 ) -> None:
     sandbox = Sandbox.demo()

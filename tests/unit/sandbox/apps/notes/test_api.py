@@ -136,7 +136,9 @@ async def test_an_unchanged_note_is_304(alice: httpx2.AsyncClient) -> None:
     assert (response.headers["ETag"], response.headers["X-User-Id"]) == (f'"{note["etag"]}"', "alice")
 
 
-async def test_somebody_elses_note_does_not_exist(alice: httpx2.AsyncClient, bob: httpx2.AsyncClient) -> None:
+async def test_the_note_of_another_user_does_not_exist(
+    alice: httpx2.AsyncClient, bob: httpx2.AsyncClient
+) -> None:
     note = await add(alice, title="Note 2")
 
     response = await bob.get(f"{NOTES}/{note['id']}")
