@@ -77,7 +77,7 @@ def select(
         for name in TOOLSETS
         if name in enabled
         for spec in load(name).tools
-        if spec.name not in exclude
+        if not _is_left_out(spec, exclude)
         and (spec.read_only or not read_only or name == CONNECTION)
         and (local or not spec.local)
     ]
@@ -93,8 +93,14 @@ def selected(settings: Settings) -> list[ToolSpec]:
     )
 
 
+def _is_left_out(spec: ToolSpec, exclude: Sequence[str]) -> bool:
+    """Tell whether a tool is to be left out: by its name, or by an old name of what it does now."""
+    return any(name in exclude for name in (spec.name, *spec.aliases))
+
+
 def _refuse_unknown(exclude: Sequence[str]) -> None:
-    every = [spec.name for name in TOOLSETS for spec in load(name).tools] if exclude else []
+    specs = [spec for name in TOOLSETS for spec in load(name).tools] if exclude else []
+    every = [name for spec in specs for name in (spec.name, *spec.aliases)]
     for name in exclude:
         if name not in every:
             meant = get_close_matches(name, every, n=1)
@@ -112,15 +118,17 @@ def instructions(specs: Iterable[ToolSpec]) -> str:
 def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     """Return what the availability of each tool depends on."""
     return {
-        spec.name: Facts(
+        each.name: Facts(
             toolset=spec.toolset,
             app=TOOLSETS[spec.toolset].app,
             menu=TOOLSETS[spec.toolset].menu,
             read_only=spec.read_only,
             always=spec.toolset == CONNECTION,
             scopes=spec.scopes,
+            listed=each is spec,
         )
         for spec in specs
+        for each in (spec, *spec.old_names)
     }
 
 
@@ -145,7 +153,7 @@ def _kind(module: str, name: str) -> tuple[Kind, Facts]:
 
 def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:
     """Return a function that returns the scopes that a tool name or a resource URI requires."""
-    tools = {spec.name: spec.scopes for spec in specs}
+    tools = {each.name: spec.scopes for spec in specs for each in (spec, *spec.old_names)}
     resources = [kind.about for kind, _ in kinds(specs)]
 
     def of(name: str) -> frozenset[str]:
@@ -191,7 +199,7 @@ def create(
         title="Nextcloud",
         instructions=instructions(specs),
         version=version(NAME),
-        tools=[GuardedTool.build(spec, state) for spec in specs],
+        tools=[GuardedTool.build(each, state) for spec in specs for each in (spec, *spec.old_names)],
         extensions=[track],
         middleware=[state.availability.middleware],
         cache_hints=cache_hints(update_seconds),

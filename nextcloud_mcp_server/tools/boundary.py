@@ -86,7 +86,9 @@ class GuardedTool(Tool):
         """Run the tool for the caller of this request."""
         request_id = uuid4().hex[:12]
         try:
-            checked = self._spec.arguments.validate(answer.arguments_meant(arguments))
+            checked = self._spec.arguments.validate(
+                {**answer.arguments_meant(arguments), **self._spec.preset}
+            )
             self._refuse_neutralised_links(checked)
             call = await self._guard.call(context, request_id)
             execute = partial(self._execute, call, checked)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.tools.registry import TOOLSETS
+from nextcloud_mcp_server.declarations.apps import APPS, NAMES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nextcloud_mcp_server"
@@ -142,10 +142,38 @@ def test_apps_know_no_mcp() -> None:
     assert [name(path) for app in apps() for path in app.glob("*.py") if below(imported(path), "mcp")] == []
 
 
-def test_each_app_has_its_tools_in_one_module_and_is_registered() -> None:
-    modules = {entry.module for entry in TOOLSETS.values()}
+def test_the_list_of_apps_is_what_the_folder_holds() -> None:
+    assert {app.name for app in apps()} == set(NAMES)
+    assert [app.name for app in APPS] == list(NAMES)
 
-    assert {f"apps.{app.name}.tools" for app in apps()} == modules - {"tools.connection"}
+
+def test_a_declaration_imports_nothing_of_its_app() -> None:
+    found = {one for app in apps() for one in imported(app / "app.py")}
+
+    assert {one for one in found if not below(iter([one]), "nextcloud_mcp_server.declarations.app")} == set()
+
+
+#: Tools of these are named where one app leads to another, in prompts and in the demo.
+LED_TO = {"notes", "files", "tags_and_comments", "calendar", "tasks", "contacts", "deck", "research"}
+
+
+def test_nothing_but_the_package_of_an_app_its_sandbox_and_the_list_names_what_it_declares() -> None:
+    """So that an app is added, or taken out, in one place."""
+    declared = {
+        name: (*app.actions, *(scope.name for scope in app.scopes))
+        for name, app in zip(NAMES, APPS, strict=True)
+        if name not in LED_TO
+    }
+    elsewhere = [
+        f"{name(path)}: {word}"
+        for app, words in declared.items()
+        for path in MODULES
+        if not {"apps", app} <= {*path.parts, path.stem}
+        for word in words
+        if word in text_of(path)
+    ]
+
+    assert elsewhere == []
 
 
 def test_the_drawing_of_the_errors_is_the_tree_of_the_classes() -> None:

@@ -32,7 +32,7 @@ _SENTENCES: Final = {
     # Deck gives the same answer for missing cards, deleted ones and those of other users.
     403: (
         "Deck does not allow this{reason}: that board, stack or card is not there, was deleted, or the person "
-        "may not see or edit it. Call nc_deck_list_boards, then nc_deck_get_board, for the ids there are."
+        "may not see or edit it. Call nc_deck_get_board, without and then with a board_id, for the ids there are."
     ),
     500: (
         "Deck refused this without a reason; it does so where the board or the card is archived. Look with "

@@ -34,28 +34,29 @@ Assignees = Annotated[list[str] | None, Field(description="User ids; the whole l
 Due = Annotated[str | None, Field(description='ISO 8601; "" for none.'), Empty("no date")]
 
 
-@deck.tool("List boards", read_only=True)
-@require_provisioning("deck:read")
-async def nc_deck_list_boards(nc: Account, cursor: str | None = None) -> Boards:
-    """List the Deck boards the person can see; go on with cursor."""
+async def _boards(nc: Account, cursor: str | None) -> Boards:
     rows = [results.board_row(board) for board in await nc.client(DeckClient).list_boards()]
     start = pagination.start(cursor)
     shown = pagination.fit(rows[start:])
     return Boards(boards=shown, cursor=pagination.following(start + len(shown), len(rows)))
 
 
-@deck.tool("Show a board", read_only=True)
+@deck.tool("Show boards", read_only=True, aliases={"nc_deck_list_boards": {}})
 @require_provisioning("deck:read")
 async def nc_deck_get_board(
     nc: Account,
-    board_id: Id,
+    board_id: Annotated[Id | None, Field(description="Show this one.")] = None,
     *,
     query: Annotated[str, Field(description="Only cards with these words.")] = "",
     archived: Annotated[bool, Field(description="The archived cards instead.")] = False,
     limit: Annotated[int, Field(ge=1, le=200)] = 100,
     cursor: str | None = None,
-) -> BoardPage:
-    """Show a board's stacks, labels and members, and its cards in pages; go on with cursor."""
+) -> Boards | BoardPage:
+    """List the Deck boards, or show one: its stacks, labels and members, and its cards in pages by cursor."""
+    if board_id is None:
+        if query or archived:
+            raise InvalidInput("'query' and 'archived' are about the cards of a board: send board_id, too.")
+        return await _boards(nc, cursor)
     filters = (board_id, query, archived)
     start = pagination.start(cursor, *filters)
     board = await nc.client(DeckClient).board(board_id)

@@ -21,7 +21,7 @@ _BASE: Final = "/apps/forms/api/v3/forms"
 _RESULTS: Final = "results"
 _NO_FORM: Final = (
     "There is no such form among those of the person and those shared with them. "
-    "Call nc_forms_list_forms for the ones there are."
+    "Call nc_forms_get_form without a form_id for the ones there are."
 )
 _SENTENCES: Final = {403: "Forms does not allow this{reason}.", 404: _NO_FORM}
 

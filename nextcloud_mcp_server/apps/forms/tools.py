@@ -80,15 +80,8 @@ class FormText(Result):
     note: str | None = None
 
 
-@forms.tool("List forms", read_only=True)
-@require_provisioning("forms:read")
-async def nc_forms_list_forms(
-    nc: Account,
-    *,
-    query: Annotated[str, Field(description="Words of the title.")] = "",
-    cursor: str | None = None,
-) -> FormList:
-    """List the forms the person made and those shared with them; go on with cursor."""
+async def _forms(nc: Account, query: str, cursor: str | None) -> FormList:
+    """List the forms of the user, and then those shared with the user."""
     start = pagination.start(cursor, query)
     words = folded(query).split()
     listed = [_row(stub, mine=True) for stub in await nc.client(FormsClient).owned()]
@@ -99,17 +92,19 @@ async def nc_forms_list_forms(
     return FormList(forms=rows, total=len(found), cursor=following)
 
 
-@forms.tool("Read a form", read_only=True)
+@forms.tool("Read forms", read_only=True, aliases={"nc_forms_list_forms": {}})
 @require_provisioning("forms:read")
 async def nc_forms_get_form(
     nc: Account,
-    form_id: Id,
+    form_id: Annotated[Id | None, Field(description="Read this one.")] = None,
     *,
-    query: Annotated[str, Field(description="Only answers with this phrase.")] = "",
+    query: Annotated[str, Field(description="Words of titles, or a phrase of its answers.")] = "",
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
-) -> FormText:
-    """Read a form: its questions, and what people answered, as far as the person may see it, in pages by cursor."""
+) -> FormList | FormText:
+    """List the forms the person made or may see, or read one: its questions, and the answers in pages by cursor."""
+    if form_id is None:
+        return await _forms(nc, query, cursor)
     start = pagination.start(cursor, form_id, query)
     form = await nc.client(FormsClient).form(form_id)
     names = _names(form.questions)

@@ -18,7 +18,7 @@ from nextcloud_mcp_server.nextcloud.top_k import cut
 _BASE: Final = "/index.php/apps/tables/api/1"
 _NO_TABLE: Final = (
     "There is no such table, or it is not shared with the person. "
-    "Call nc_tables_list_tables for the ones there are."
+    "Call nc_tables_get_table without a table_id for the ones there are."
 )
 _NO_ROW: Final = (
     "There is no such row, or its table is not shared with the person. Call nc_tables_get_table to find it."

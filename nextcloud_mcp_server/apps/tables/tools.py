@@ -35,21 +35,18 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 Values = Annotated[dict[str, Any], Field(description="Column name → value; choices by label; null clears.")]
 
 
-@tables.tool("List tables", read_only=True)
-@require_provisioning("tables:read")
-async def nc_tables_list_tables(nc: Account, cursor: str | None = None) -> TableList:
-    """List the tables the person can see; go on with cursor."""
+async def _tables(nc: Account, cursor: str | None) -> TableList:
     rows = [results.table_row(table) for table in await nc.client(TablesClient).list_tables()]
     start = pagination.start(cursor)
     shown_rows = pagination.fit(rows[start:])
     return TableList(tables=shown_rows, cursor=pagination.following(start + len(shown_rows), len(rows)))
 
 
-@tables.tool("Show a table", read_only=True)
+@tables.tool("Show tables", read_only=True, aliases={"nc_tables_list_tables": {}})
 @require_provisioning("tables:read")
 async def nc_tables_get_table(
     nc: Account,
-    table_id: Id,
+    table_id: Annotated[Id | None, Field(description="Show this one.")] = None,
     *,
     query: Annotated[str, Field(description="Only rows with these words.")] = "",
     where: Annotated[
@@ -60,16 +57,20 @@ async def nc_tables_get_table(
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
     progress: Progress,
-) -> TablePage:
-    """Show a table's columns and its rows in pages; go on with cursor."""
+) -> TableList | TablePage:
+    """List the tables, or show one: its columns, and its rows in pages by cursor."""
+    if table_id is None:
+        if query or where or row_id is not None:
+            raise InvalidInput(
+                "'query', 'where' and 'row_id' are about the rows of a table: send table_id, too."
+            )
+        return await _tables(nc, cursor)
     filters = (table_id, query, sorted((where or {}).items(), key=str))
     start = pagination.start(cursor, *filters)
-    table, columns = (
-        await nc.client(TablesClient).table(table_id),
-        await nc.client(TablesClient).columns(table_id),
-    )
+    client = nc.client(TablesClient)
+    table, columns = await client.table(table_id), await client.columns(table_id)
     if row_id is not None:
-        row = await nc.client(TablesClient).row(row_id)
+        row = await client.row(row_id)
         if row.table_id != table_id:
             raise NotFound(f"That row is not in this table but in the one with the id {row.table_id}.")
         one = results.row(row, columns, whole=True)
@@ -80,10 +81,8 @@ async def nc_tables_get_table(
         found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
-        part, total = (
-            await nc.client(TablesClient).rows(table_id, limit=limit, offset=start, total=table.rows),
-            table.rows,
-        )
+        total = table.rows
+        part = await client.rows(table_id, limit=limit, offset=start, total=total)
     rows = pagination.fit([results.row(row, columns) for row in part])
     following = start + len(rows)
     more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)

@@ -258,7 +258,7 @@ def _note(found: TaskLists, calendar: str | None) -> str | None:
         parts.append(f"{found.unreadable} tasks could not be read and are missing here.")
     if found.boards:
         parts.append(
-            "The cards of Deck, which its boards show as tasks, are left out: nc_deck_list_boards leads to them."
+            "The cards of Deck, which its boards show as tasks, are left out: nc_deck_get_board leads to them."
         )
     if calendar is not None and app_of(calendar) == DECK:
         parts.append("These are cards and stacks of Deck: change them with nc_deck_update_card.")

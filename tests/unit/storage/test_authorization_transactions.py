@@ -15,6 +15,8 @@ from nextcloud_mcp_server.storage.oauth_records import (
     AuthorizationTransaction,
     CodeGrant,
     CompletedTransaction,
+    Fresh,
+    Refused,
 )
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal, SignedIn, Tokens
 from tests import sign_in_fixtures
@@ -417,6 +419,12 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     assert await database.grants.permissions(alice) == []
     assert await database.sign_ins.find("session") is None
     assert await database.auth_transactions.find("held", browser=BROWSER) is None
+    assert await database.oauth_tokens.exchange_code(
+        "code",
+        client_id=CLIENT,
+        fits=lambda _: True,
+        fresh=Fresh("family", "refresh", "access", now(), now()),
+    ) == Refused("unknown")
     still = await database.elicitations.find(asked.id)
     assert still is not None
     assert still.state.final

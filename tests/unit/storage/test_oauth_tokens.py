@@ -248,6 +248,19 @@ async def test_the_first_use_of_what_came_with_the_successor_ends_the_grace(
     assert late == Refused("used")
 
 
+async def test_only_the_newest_access_token_of_a_family_can_end_its_grace(
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh
+) -> None:
+    """A request with an older one writes nothing, however many there are."""
+    await add()
+    await exchange_code()
+
+    await rotate("refresh-1", "refresh-2")
+
+    found = [await database.oauth_tokens.find(token) for token in ("access-1", "access-2")]
+    assert [live and live.in_grace for live in found] == [False, True]
+
+
 async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
     *,
     database: Database,

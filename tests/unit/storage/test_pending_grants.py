@@ -162,6 +162,18 @@ async def test_a_grant_for_a_consent_request_that_has_ended_already_is_ended_at_
     assert await released(database) == ["access-1"]
 
 
+async def test_a_grant_for_a_consent_request_whose_time_is_over_is_ended_at_nextcloud(
+    database: Database, ask: Ask, hold: Hold, advance: Callable[[float], None]
+) -> None:
+    asked = await ask(ttl=timedelta(minutes=1))
+    advance(60)
+
+    await hold(asked)
+
+    assert await database.pending_grants.find(asked.id, sign_in="browser-1") is None
+    assert await released(database) == ["access-1"]
+
+
 async def test_a_grant_for_the_consent_request_of_another_user_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, bob: Principal
 ) -> None:

@@ -41,7 +41,7 @@ async def test_cards_and_stacks_of_deck_are_no_tasks_of_the_person(alice: Accoun
 
     assert [each.title for each in found.tasks] == ["Buy milk"]
     assert "cards of Deck" in found.note
-    assert "nc_deck_list_boards" in found.note
+    assert "nc_deck_get_board" in found.note
 
 
 async def test_a_board_that_is_named_is_shown_and_marked(alice: Account) -> None:

@@ -197,7 +197,7 @@ async def test_a_card_is_made_with_labels_and_people_and_deleted_with_a_way_back
     assert (plain.title, made.labels, made.assignees) == ("Plain", ["Later"], ["bob"])
     assert (read.size, len(read.content), rest.content[:1]) == (30_000, 12_000, "x")
     assert "Deleted items" in gone.undo
-    with pytest.raises(errors.Forbidden, match=r"Card is deleted.*nc_deck_list_boards"):
+    with pytest.raises(errors.Forbidden, match=r"Card is deleted.*nc_deck_get_board"):
         await call(alice, "get_card", **where)
 
 

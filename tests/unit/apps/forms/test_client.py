@@ -19,7 +19,7 @@ def client(*answers: httpx2.Response) -> tuple[FormsClient, Network]:
 async def test_an_unknown_form_is_not_asked_for_because_that_counts_as_an_attack() -> None:
     forms, net = client(recorded("forms/list"), recorded("forms/list"))
 
-    with pytest.raises(errors.NotFound, match="Call nc_forms_list_forms"):
+    with pytest.raises(errors.NotFound, match="Call nc_forms_get_form without"):
         await forms.form("1")
 
     assert [dict(request.url.params)["type"] for request in net.seen] == ["owned", "shared"]
