@@ -139,7 +139,7 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
-def test_every_page_is_readable_by_everybody_and_fits_the_screen(
+def test_every_page_is_accessible_and_fits_the_screen(
     stage: Stage, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     window = chromium.new_context(**as_seen)

@@ -39,7 +39,7 @@ async def alive(served: Served, session: str, who: str) -> bool:
         return (await joined.post(LIST)).status_code == 200
 
 
-async def test_sessions_without_end_leave_everybody_else_s_alone(stage: Stage, process: Process) -> None:
+async def test_endless_sessions_leave_those_of_other_users_alone(stage: Stage, process: Process) -> None:
     alice, bob = token(), token(sub="bob")
     async with strict(stage, process) as served, served.session(bob) as other:
         opened: list[str] = []

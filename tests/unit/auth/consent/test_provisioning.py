@@ -100,7 +100,7 @@ async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(s
     assert asked.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
-async def test_someone_whose_access_was_refused_is_asked_to_give_it_again(
+async def test_a_user_whose_access_was_refused_is_asked_to_give_it_again(
     stage: Stage, process: Process
 ) -> None:
     await stage.connect(process)
@@ -110,7 +110,7 @@ async def test_someone_whose_access_was_refused_is_asked_to_give_it_again(
     assert str(await need(process, stage)) == module.ASK_AGAIN
 
 
-async def test_someone_who_is_connected_is_asked_for_more(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_is_asked_for_more(stage: Stage, process: Process) -> None:
     await stage.connect(process)
 
     assert str(await need(process, stage, WRITE)) == module.ASK_MORE
@@ -260,7 +260,7 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
     assert len(stage.app_passwords) == 1
 
 
-async def test_who_goes_back_and_ticks_less_gives_less(stage: Stage, process: Process) -> None:
+async def test_a_user_that_goes_back_and_ticks_less_gives_less(stage: Stage, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
     await process.provisioning.approve(consent_request.id, READ | WRITE)
     await process.provisioning.approve(consent_request.id, READ)
@@ -274,7 +274,7 @@ async def test_who_goes_back_and_ticks_less_gives_less(stage: Stage, process: Pr
     assert grant.permission.scopes == READ
 
 
-async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_allows_more_without_nextcloud(stage: Stage, process: Process) -> None:
     secret = await stage.connect(process)
     asked = len(stage.network.asked)
     consent_request = await process.ask(stage.caller, WRITE)
@@ -292,7 +292,7 @@ async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, pr
     assert grant.credential.secret == SecretStr(secret)
 
 
-async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_what_they_offer(
+async def test_a_connected_user_that_allows_more_than_the_settings_offer_gives_what_they_offer(
     stage: Stage, process: Process
 ) -> None:
     files = frozenset({"files:read"})
@@ -308,7 +308,7 @@ async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_w
     assert grant.permission.scopes == READ | files
 
 
-async def test_someone_connected_who_allows_twice_at_once_is_granted_once(
+async def test_a_connected_user_that_allows_twice_at_once_is_granted_once(
     stage: Stage, process: Process
 ) -> None:
     await stage.connect(process)
@@ -398,7 +398,7 @@ async def test_a_consent_request_expires_and_says_so(stage: Stage, process: Proc
         await process.provisioning.approve(consent_request.id, READ)
 
 
-async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_stops_nobody(
+async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_blocks_no_other(
     stage: Stage, process: Process
 ) -> None:
     lost = await process.ask(stage.caller)

@@ -148,7 +148,7 @@ async def test_not_me_ends_what_was_given_and_the_consent_request_goes_on(people
         await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
 
-async def test_someone_who_goes_to_nextcloud_twice_confirms_what_came_last(people: Stage) -> None:
+async def test_a_user_that_goes_to_nextcloud_twice_confirms_the_last_answer(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     for uid in ("bob", "alice"):
         url = await people.allow(consent_request, alice)
@@ -212,7 +212,7 @@ async def test_a_connected_person_can_allow_more(people: Stage) -> None:
     assert str(asked) == ASK_MORE
 
 
-async def test_someone_whose_access_was_refused_goes_to_nextcloud_again(people: Stage) -> None:
+async def test_a_user_whose_access_was_refused_goes_to_nextcloud_again(people: Stage) -> None:
     await people.connect()
     old = await people.grant()
     assert old is not None
@@ -270,7 +270,7 @@ async def test_declining_ends_the_consent_request(people: Stage) -> None:
             await again
 
 
-async def test_without_a_claim_the_mapping_lets_nobody_connect(mapped: Stage) -> None:
+async def test_without_a_claim_the_mapping_lets_no_user_connect(mapped: Stage) -> None:
     mapped.issuer.userinfo = {"sub": "alice"}
     consent_request, alice = await mapped.ask(), await mapped.browser("alice")
 
@@ -333,7 +333,7 @@ async def test_what_ran_out_is_ended_and_forgotten(people: Stage) -> None:
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_wrong_codes_are_limited_before_nextcloud_limits_everybody(people: Stage) -> None:
+async def test_wrong_codes_are_limited_before_nextcloud_limits_all_users(people: Stage) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     codes = ["made-up-by-somebody", "made-up-once-more"]
     for code in codes:
