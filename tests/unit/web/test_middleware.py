@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
+from anyio.lowlevel import checkpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.web.middleware import guard
@@ -166,7 +167,7 @@ async def test_a_refusal_is_a_page_for_people_and_json_for_programs() -> None:
     assert program.json()["error"] == "forwarded"
 
 
-@pytest.mark.parametrize("length", ["101", "9" * 30])
+@pytest.mark.parametrize("length", ["101", "9" * 30, "9" * 5_000])
 async def test_a_body_that_announces_too_much_is_refused(length: str) -> None:
     async with client(max_body_bytes=100) as program:
         response = await program.post("/mcp", headers={**BEARER, "Content-Length": length}, content=b"x")
@@ -287,3 +288,48 @@ async def test_an_event_stream_keeps_its_own_word_on_caches() -> None:
     sent = await sent_by(guard(streams, config()), http_scope())
 
     assert dict(sent[0]["headers"])[b"cache-control"] == b"no-cache, no-transform"
+
+
+async def test_a_body_that_is_not_whole_in_time_is_refused_however_little_comes() -> None:
+    async def trickles() -> Message:
+        await checkpoint()
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def reads(_scope: Scope, receive: Receive, _send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await guard(reads, config(max_body_bytes=100, body_seconds=0))(http_scope(), trickles, send)
+
+    assert sent[0]["status"] == 408
+
+
+async def test_every_answer_says_what_browsers_may_do_with_it() -> None:
+    async def answers(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    sent = await sent_by(guard(answers, config()), http_scope())
+
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    policy = dict(one.strip().split(" ", 1) for one in headers.pop("content-security-policy").split(";"))
+    assert policy == {
+        "default-src": "'none'",
+        "style-src": "'self'",
+        "img-src": "'self' data:",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+        "base-uri": "'none'",
+    }
+    assert headers == {
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-store",
+    }

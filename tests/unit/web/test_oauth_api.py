@@ -352,6 +352,19 @@ async def test_a_client_that_is_refused_too_often_is_told_in_json_when_to_retry(
     assert also.status_code == 429
 
 
+async def test_tokens_cannot_be_guessed_where_every_guess_is_answered_with_a_yes(
+    api: OAuthApiFixture, http: httpx2.AsyncClient
+) -> None:
+    client_id = (await api.connected(http))["client_id"]
+
+    answers = [
+        await http.post("/revoke", data={"client_id": client_id, "token": f"ncr_guess-{number}"})
+        for number in range(4)
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+
+
 async def test_a_client_that_works_is_not_turned_away_for_others_at_its_address(
     api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
