@@ -130,6 +130,7 @@ class Stage:
     keys: KeyRing
     stack: AsyncExitStack
     caller: Caller = CALLER
+    url: str = NEXTCLOUD
 
     async def process(
         self,
@@ -138,6 +139,7 @@ class Stage:
         direct: bool = False,
         keys: KeyRing | None = None,
         url: str = NEXTCLOUD,
+        host: str = "nextcloud.test",
     ) -> Process:
         """Start another process on the same database."""
         file = self.folder / "state.db"
@@ -155,7 +157,7 @@ class Stage:
         async def on_finished(elicitation_id: str) -> None:
             finished.append(elicitation_id)
 
-        policy = Policy(url, "nextcloud.test", bound, None if direct else page_url)
+        policy = Policy(url, host, bound, None if direct else page_url)
         person = personal(url)
         provisioning = Provisioning(
             database, provider, policy, clock=self.clock, on_finished=on_finished, within=person
@@ -176,10 +178,11 @@ class Stage:
         )
         return Process(database, nextcloud, provider, provisioning, outbox, audit, poller, accounts, finished)
 
-    def confirm(self, name: str = "alice", *, flow: int = -1) -> str:
-        """Grant access at Nextcloud, and return the app password."""
+    def confirm(self, name: str = "alice", *, flow: int | None = -1) -> str:
+        """Grant access at Nextcloud, in a login flow or outside any; return the app password."""
         made = self.sandbox.state.new_app_password(self.sandbox.state.users[name], login_name=name)
-        self.sandbox.state.login_flows[flow].granted = made
+        if flow is not None:
+            self.sandbox.state.login_flows[flow].granted = made
         return made.secret
 
     async def connect(self, process: Process, scopes: frozenset[str] = READ) -> str:
@@ -214,7 +217,9 @@ class Stage:
         finally:
             self.sql("DROP TRIGGER full")
 
-    async def give(self, process: Process, *, secret: str, client_id: str = "local") -> None:
+    async def give(
+        self, process: Process, *, secret: str, client_id: str = "local", scopes: frozenset[str] = READ
+    ) -> None:
         """Store a grant as another process would, without a consent request."""
         now, person = self.clock(), self.caller.principal
         consent_request, _ = await process.database.elicitations.open(
@@ -222,14 +227,14 @@ class Stage:
             client_id=client_id,
             client_name="Other",
             kind="other",
-            scopes=READ,
+            scopes=scopes,
             ttl=timedelta(minutes=10),
             new_url=page_url,
         )
-        account = Account(f"account-{secret}", person, NEXTCLOUD, "alice", "Alice", None, now)
+        account = Account(f"account-{secret}", person, self.url, "alice", "Alice", None, now)
         hidden = SecretStr(secret)
         credential = Credential(secret, account.id, "login_flow", "alice", hidden, False, 1, now)
-        permission = Permission(person, client_id, "Other", READ, now)
+        permission = Permission(person, client_id, "Other", scopes, now)
         await process.database.grants.complete(
             elicitation=consent_request,
             flow=None,
@@ -240,14 +245,30 @@ class Stage:
         )
 
 
+def small_sandbox(clock: Clock) -> Sandbox:
+    """Build a sandbox without content: alice and bob, and the app `oauth2` alone. It takes 4 ms, a demo 15."""
+    sandbox = Sandbox(clock=clock, apps=["oauth2"])
+    for name in ("alice", "bob"):
+        sandbox.add_user(name, display_name=name.title())
+    return sandbox
+
+
 @asynccontextmanager
-async def open_stage(folder: Path, template: Path, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
-    """Build the fixture; everything is closed at the end."""
+async def open_stage(
+    folder: Path,
+    template: Path,
+    version: ProfileName = USUAL,
+    *,
+    url: str = NEXTCLOUD,
+    sandbox_of: Callable[[Clock], Sandbox] | None = None,
+) -> AsyncGenerator[Stage]:
+    """Build the fixture; everything is closed at the end. `url` names the one user."""
     clock = Clock()
-    sandbox = Sandbox.demo(clock=clock, version=version)
+    sandbox = Sandbox.demo(clock=clock, version=version) if sandbox_of is None else sandbox_of(clock)
     keys = KeyRing.parse([SecretStr(new_key())])
     async with AsyncExitStack() as stack:
-        yield Stage(folder, template, clock, sandbox, Network(sandbox), keys, stack)
+        caller = personal_caller(url, "Claude Code")
+        yield Stage(folder, template, clock, sandbox, Network(sandbox), keys, stack, caller, url)
 
 
 async def make_template(folder: Path) -> Path:

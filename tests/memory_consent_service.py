@@ -48,7 +48,7 @@ from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import multi_user_routes
 from tests.clients_fixtures import IN_ORDER
-from tests.memory_consent import broken, echo
+from tests.single_user_pages import broken, echo
 
 HOST = "mcp.example.org"
 ORIGIN = f"https://{HOST}"

@@ -11,7 +11,7 @@ _LONG = "The remarkably long-winded research assistant for archives"
 
 
 def _answered(stage: Stage, page: Page, answer: str, *leave: str) -> str:
-    elicitation_id = stage.consent.open()
+    elicitation_id: str = stage.consent.open()
     page.goto(stage.provision(elicitation_id))
     page.get_by_role("checkbox").nth(1).check()
     page.get_by_role("checkbox").nth(2).check()
@@ -78,9 +78,9 @@ def _failed(stage: Stage, page: Page) -> None:
 
 
 def _problem(stage: Stage, page: Page) -> None:
-    stage.consent.fault = Unreachable("No connection.")
+    stage.consent.break_network(Unreachable("No connection."))
     _answered(stage, page, "allow")
-    stage.consent.fault = None
+    stage.consent.break_network(None)
 
 
 def _gone(stage: Stage, page: Page) -> None:

@@ -55,6 +55,7 @@ def take(folder: Path) -> None:
     ):
         browser = playwright.chromium.launch(**chromium_options())
         for name, (scene, options) in SHOTS.items():
+            stage.consent.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
                 SCENES[scene](stage, page)
         for name, (scene, options) in PEOPLE_SHOTS.items():

@@ -1,23 +1,25 @@
 """The application on a free loopback port, with a fake of Nextcloud's own page, and a browser."""
 
 import shutil
-import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from threading import Thread
-from typing import Literal, TypedDict
+from pathlib import Path
+from socket import socket
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, TypedDict
 
-import uvicorn
 from playwright import async_api, sync_api
 from playwright.sync_api import ViewportSize
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
-from tests.memory_consent import MemoryConsent, application, config
+from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.auth_fixtures import make_template
+from tests.e2e.served import Blocking, in_a_loop_of_its_own, listener, port_of, serving
+from tests.single_user_pages import SingleUserPages, application, config, open_single_user_pages
 
 # The default is five seconds, which may be too short on a busy computer. Here, because tests of other folders that
 # open a browser import this module too.
@@ -39,10 +41,10 @@ _ARGUMENTS = [
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The address of the pages, and the state machine behind them."""
+    """The address of the pages, and the consent requests behind them (`SingleUserPages`)."""
 
     origin: str
-    consent: MemoryConsent
+    consent: Any
 
     def provision(self, elicitation_id: str) -> str:
         return f"{self.origin}/oauth/provision?elicitationId={elicitation_id}"
@@ -50,33 +52,31 @@ class Stage:
 
 @contextmanager
 def raised() -> Generator[Stage]:
-    """Serve the pages for as long as the block runs."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        host = f"127.0.0.1:{listener.getsockname()[1]}"
-        origin = f"http://{host}"
-        consent = MemoryConsent(now=datetime.now(UTC), login_url=f"{origin}/nextcloud/login/v2/flow/sample")
-        settings = config(allowed_hosts=frozenset({host}), allowed_origins=frozenset({origin}))
-        pages = application(consent, settings)
-        both = Starlette(routes=[Route("/nextcloud/{rest:path}", _nextcloud(consent)), Mount("/", pages)])
-        server = uvicorn.Server(
-            uvicorn.Config(both, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
-        )
-        thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
-            yield Stage(origin, consent)
-        finally:
-            server.should_exit = True
-            thread.join()
+    """Serve the pages, and a page of Nextcloud on another port, for as long as the block runs."""
+    with TemporaryDirectory() as folder, listener() as ours, listener() as others:
+        opened = _served(Path(folder), ours, others)
+        with in_a_loop_of_its_own(opened) as (portal, pages):
+            yield Stage(f"http://127.0.0.1:{port_of(ours)}", Blocking(portal, pages))
 
 
-def _nextcloud(consent: MemoryConsent) -> Callable[[Request], Awaitable[HTMLResponse]]:
+@asynccontextmanager
+async def _served(folder: Path, ours: socket, others: socket) -> AsyncGenerator[SingleUserPages]:
+    host, nextcloud = f"127.0.0.1:{port_of(ours)}", f"http://localhost:{port_of(others)}"
+    settings = config(allowed_hosts=frozenset({host}), allowed_origins=frozenset({f"http://{host}"}))
+    template = await make_template(folder)
+    async with open_single_user_pages(folder, template, url=nextcloud) as pages:
+        confirming = Starlette(routes=[Route("/{rest:path}", _confirms(pages))])
+        async with serving([(application(pages, settings), ours), (confirming, others)]):
+            yield pages
+
+
+def _confirms(pages: SingleUserPages) -> Callable[[Request], Awaitable[HTMLResponse]]:
     """Fake Nextcloud's page: opening it confirms."""
 
     async def confirm(_request: Request) -> HTMLResponse:
-        for consent_request in list(consent.consent_service.values()):
-            if consent_request.login_url is not None and not consent_request.state.final:
-                consent.complete(consent_request.id)
+        for elicitation_id in pages.ids:
+            if await pages.state(elicitation_id) is ElicitationState.OPENED:
+                await pages.complete(elicitation_id)
         return HTMLResponse(
             "<!doctype html><html lang='en'><title>Nextcloud</title><h1>Account connected</h1>"
         )

@@ -50,7 +50,7 @@ def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     # The page follows along by itself: nothing is clicked here.
     expect(page.get_by_role("heading", level=1)).to_have_text("Connected as alice.")
     assert opened.value.evaluate("window.opener") is None
-    assert stage.consent.ticked[elicitation_id] == {"notes:read", "notes:write"}
+    assert stage.consent.ticked(elicitation_id) == {"notes:read", "notes:write"}
 
 
 def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
@@ -61,7 +61,7 @@ def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
     page.get_by_role("button", name=re.compile("Don.t allow")).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing was connected.")
-    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert stage.consent.state(elicitation_id) is ElicitationState.DECLINED
 
 
 def test_a_person_cancels_while_waiting(stage: Stage, window: BrowserContext) -> None:
@@ -85,7 +85,7 @@ def test_enter_in_a_checkbox_allows_nothing(stage: Stage, window: BrowserContext
 
     expect(page.get_by_label("Read your files")).to_be_checked()
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
-    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
 def test_nothing_ticked_is_said_on_the_same_page(stage: Stage, window: BrowserContext) -> None:
@@ -110,7 +110,7 @@ def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> N
     page.keyboard.press("Enter")
 
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
-    assert stage.consent.ticked[elicitation_id] == {"notes:read", "files:write"}
+    assert stage.consent.ticked(elicitation_id) == {"notes:read", "files:write"}
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(
@@ -135,7 +135,7 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Another page sent you here")
     assert framed == "chrome-error://chromewebdata/"
-    assert stage.consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
@@ -151,6 +151,7 @@ def test_every_page_is_readable_by_everybody_and_fits_the_screen(
     )
 
     for name, show in SCENES.items():
+        stage.consent.forget()
         show(stage, page)
         assert complaints(page, axe) == [], name
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name

@@ -7,23 +7,45 @@ import pytest
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests import consent_fixtures
 from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
-from tests.memory_consent import ORIGIN, MemoryConsent, application
+from tests.multi_user_pages import MultiUserPages, open_multi_user_pages
+from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
+
+
+@pytest.fixture(scope="module")
+async def single_user_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[SingleUserPages]:
+    async with open_single_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
+        yield opened
 
 
 @pytest.fixture
-def consent() -> MemoryConsent:
-    return MemoryConsent()
+def consent(single_user_pages: SingleUserPages) -> SingleUserPages:
+    """The pages of a single-user server, with an empty database."""
+    single_user_pages.forget()
+    return single_user_pages
 
 
 @pytest.fixture
-async def browser(consent: MemoryConsent) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(consent: SingleUserPages) -> AsyncIterator[httpx2.AsyncClient]:
     """A browser: keeps cookies, requests pages, sends the origin of its forms."""
-    async with httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(application(consent)),
-        base_url=ORIGIN,
-        headers={"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"},
-    ) as client:
+    async with browser_of(consent) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+async def multi_user_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[MultiUserPages]:
+    async with open_multi_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
+        yield opened
+
+
+@pytest.fixture
+def consent_service(multi_user_pages: MultiUserPages) -> MultiUserPages:
+    """The pages of a multi-user server, with an empty database."""
+    multi_user_pages.forget()
+    return multi_user_pages
 
 
 @pytest.fixture

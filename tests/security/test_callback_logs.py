@@ -13,7 +13,7 @@ import pytest
 from nextcloud_mcp_server import logs
 from tests.callback_results import shown
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
-from tests.memory_consent_service import MemoryConsentService, browser_of, sign_in
+from tests.multi_user_pages import MultiUserPages, browser_of, sign_in
 
 #: Words, so that they pass everything that hides what looks like a secret.
 CANARIES = ("canary-of-the-query", "canaryofthecode", "canaryofthestate")
@@ -110,6 +110,7 @@ async def _begun(builtin_app: BuiltinApp, page: httpx2.Response) -> str:
 @pytest.mark.parametrize("signed_in", [False, True])
 async def test_oidc_writes_nothing_of_a_callbacks_query(
     *,
+    consent_service: MultiUserPages,
     log: io.StringIO,
     capfd: pytest.CaptureFixture[str],
     callback: str,
@@ -117,10 +118,10 @@ async def test_oidc_writes_nothing_of_a_callbacks_query(
     signed_in: bool,
 ) -> None:
     """Also where something fails that no one planned, which writes a trace."""
-    consent_service = MemoryConsentService(fault=fault)
     async with browser_of(consent_service) as browser:
         if signed_in:
-            sign_in(browser, consent_service)
+            await sign_in(browser, consent_service)
+        consent_service.statements.fault = fault
         await shown(browser, await browser.get(f"/oauth/callback/{callback}", params=QUERY))
 
     text = written(log, capfd)

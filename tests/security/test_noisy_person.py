@@ -7,29 +7,32 @@ from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.routes import multi_user_routes
-from tests.memory_consent_service import NEXTCLOUD_HOST, ORIGIN, MemoryConsentService, config, sign_in
+from tests.multi_user_pages import NEXTCLOUD_HOST, ORIGIN, MultiUserPages, config, sign_in
+
+CODE = "code-of-alice-at-nextcloud"
 
 
-def site(consent_service: MemoryConsentService, rates: Rates) -> httpx2.ASGITransport:
+def site(consent_service: MultiUserPages, rates: Rates) -> httpx2.ASGITransport:
     limits = Limits(rates)
     pages = multi_user_routes(
         consent_service.ready,
         keys=lambda: [b"k" * 32],
         nextcloud_host=NEXTCLOUD_HOST,
         mcp_url=f"{ORIGIN}/mcp",
-        clock=lambda: consent_service.now,
+        clock=consent_service.clock,
         on_person=limits.person,
     )
     return httpx2.ASGITransport(guard(AddressLimits(Starlette(routes=pages), limits), config()))
 
 
-async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_are_not() -> None:
-    consent_service = MemoryConsentService()
+async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_are_not(
+    consent_service: MultiUserPages,
+) -> None:
     transport = site(consent_service, Rates(person=3))
     options = {"transport": transport, "base_url": ORIGIN, "headers": {"Accept": "text/html"}}
     async with httpx2.AsyncClient(**options) as alice, httpx2.AsyncClient(**options) as bob:  # type: ignore[arg-type]
-        sign_in(alice, consent_service, "alice")
-        sign_in(bob, consent_service, "bob")
+        await sign_in(alice, consent_service, "alice")
+        await sign_in(bob, consent_service, "bob")
         noisy = [(await alice.get("/account")).status_code for _ in range(4)]
         again = await alice.get("/account")
         calm = await bob.get("/account")
@@ -40,21 +43,21 @@ async def test_one_noisy_person_is_stopped_and_the_others_at_the_same_address_ar
     assert calm.status_code == 200
 
 
-async def test_another_session_of_the_same_person_does_not_help() -> None:
-    consent_service = MemoryConsentService()
+async def test_another_session_of_the_same_person_does_not_help(consent_service: MultiUserPages) -> None:
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(person=2)), base_url=ORIGIN
     ) as browser:
         answers: list[int] = []
         for _ in range(3):
-            sign_in(browser, consent_service, "alice")
+            await sign_in(browser, consent_service, "alice")
             answers.append((await browser.get("/account")).status_code)
 
     assert answers == [200, 200, 429]
 
 
-async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> None:
-    consent_service = MemoryConsentService()
+async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing(
+    consent_service: MultiUserPages,
+) -> None:
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(page=5)), base_url=ORIGIN
     ) as stranger:
@@ -66,11 +69,10 @@ async def test_guessing_links_is_stopped_by_the_address_and_makes_nothing() -> N
         ]
 
     assert answers[-1].status_code == 429
-    assert consent_service.consent_service == {}
+    assert consent_service.requests == []
 
 
-async def test_guessing_states_is_stopped_by_the_address() -> None:
-    consent_service = MemoryConsentService()
+async def test_guessing_states_is_stopped_by_the_address(consent_service: MultiUserPages) -> None:
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(callback=3)), base_url=ORIGIN
     ) as stranger:
@@ -86,16 +88,17 @@ async def test_guessing_states_is_stopped_by_the_address() -> None:
     assert answers[-1].headers["location"] == TOO_MANY_RESULT
 
 
-async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before() -> None:
+async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before(
+    consent_service: MultiUserPages,
+) -> None:
     """An attacker's page can lead a browser that is signed in here round and round, and then to Nextcloud."""
-    consent_service = MemoryConsentService()
     async with httpx2.AsyncClient(
         transport=site(consent_service, Rates(person=1)), base_url=ORIGIN
     ) as victim:
-        sign_in(victim, consent_service, "alice")
+        await sign_in(victim, consent_service, "alice")
         asked = [(await victim.get("/account")).status_code for _ in range(2)]
 
-        await victim.get("/oauth/callback/nextcloud", params={"state": "made-up", "code": "code-of-alice"})
+        await victim.get("/oauth/callback/nextcloud", params={"state": "made-up", "code": CODE})
 
     assert asked == [200, 429]
-    assert consent_service.spent == ["code-of-alice"]
+    assert consent_service.is_spent(CODE)

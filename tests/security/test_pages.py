@@ -6,10 +6,19 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
-from tests.memory_consent import HOST, ORIGIN, SECRET, MemoryConsent, application, config
+from tests.single_user_pages import (
+    HOST,
+    ORIGIN,
+    SECRET,
+    SingleUserPages,
+    application,
+    browser_of,
+    config,
+)
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
@@ -36,13 +45,6 @@ ROUTES = [
     ("POST", "/mcp/broken"),
 ]
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}{client}"
-
-
-def client(consent: MemoryConsent, **headers: str) -> httpx2.AsyncClient:
-    """Another browser, with its own cookies."""
-    usual = {"Accept": "text/html", "Accept-Language": "en", "Sec-Fetch-Site": "same-origin"}
-    transport = httpx2.ASGITransport(application(consent))
-    return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=usual | headers)
 
 
 def provision(elicitation_id: str) -> str:
@@ -96,15 +98,15 @@ def seen(response: httpx2.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
 )
 @pytest.mark.parametrize("page", ["/oauth/provision", "/oauth/waiting"])
 async def test_every_link_that_does_not_lead_on_gets_the_same_page(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, page: str, query: str
+    browser: httpx2.AsyncClient, consent: SingleUserPages, page: str, query: str
 ) -> None:
-    expired = consent.open()
+    expired = await consent.open()
     consent.expire()
-    used, declined, failed = consent.open(), consent.open(), consent.open()
-    consent.complete(used)
+    used, declined, failed = [await consent.open() for _ in range(3)]
+    await consent.complete(used)
     await consent.decline(declined)
-    consent.fail(failed, "Some error.")
-    pending = consent.open()
+    await consent.fail(failed, "Some error.")
+    pending = await consent.open()
     names = {"open": pending, "used": used, "declined": declined, "failed": failed, "expired": expired}
     plain = await browser.get("/oauth/provision")
 
@@ -114,49 +116,50 @@ async def test_every_link_that_does_not_lead_on_gets_the_same_page(
     assert seen(response) == seen(plain)
 
 
-async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
-    elicitation_id = consent.open()
-    before = consent.consent_service[elicitation_id]
+async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent: SingleUserPages) -> None:
+    elicitation_id = await consent.open()
+    before = await consent.state(elicitation_id)
 
     for _ in range(3):
         await browser.get(provision(elicitation_id))
         await browser.head(provision(elicitation_id))
         await browser.get(f"{provision(elicitation_id)}&answer=allow&allow=notes:read")
 
-    assert consent.consent_service[elicitation_id] == before
-    assert set(consent.calls) == {"view"}
+    assert await consent.state(elicitation_id) is before
+    assert consent.statements.changes == []
 
 
 async def test_another_browser_never_sees_how_a_consent_request_goes_on(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
+    login_url = await consent.login_url(elicitation_id)
 
-    async with client(consent) as other:
+    async with browser_of(consent) as other:
         gone = await other.get("/oauth/provision")
         while_waiting = await other.get(waiting(elicitation_id))
         again = await other.get(provision(elicitation_id))
-        consent.complete(elicitation_id)
+        await consent.complete(elicitation_id)
         afterwards = [await other.get(waiting(elicitation_id)), await other.get(provision(elicitation_id))]
 
     assert seen(while_waiting) == seen(gone)
     assert "asks for access" in again.text
-    assert consent.login_url not in again.text
+    assert login_url not in again.text
     assert all(seen(response) == seen(gone) for response in afterwards)
 
 
 async def test_a_ticket_opens_no_other_consent_request(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    mine, other = consent.open(), consent.open()
+    mine, other = await consent.open(), await consent.open()
     await allow(browser, mine)
-    async with client(consent) as somebody:
+    async with browser_of(consent) as somebody:
         await allow(somebody, other)
     ticket = next(value for name, value in browser.cookies.items() if name.startswith("consent-"))
 
-    async with client(consent) as thief:
-        await thief.get(provision(consent.open()))
+    async with browser_of(consent) as thief:
+        await thief.get(provision(await consent.open()))
         for name in (name for name in somebody.cookies if name.startswith("consent-")):
             thief.cookies.set(name, ticket)
         stolen = await thief.get(waiting(other))
@@ -184,9 +187,9 @@ async def test_a_ticket_opens_no_other_consent_request(
     ],
 )
 async def test_a_form_of_another_page_changes_nothing(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, headers: dict[str, str], page: str, answer: str
+    browser: httpx2.AsyncClient, consent: SingleUserPages, headers: dict[str, str], page: str, answer: str
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     form = await form_of(browser, provision(elicitation_id))
     del browser.headers["sec-fetch-site"]
 
@@ -194,14 +197,14 @@ async def test_a_form_of_another_page_changes_nothing(
     response = await browser.post(page, data=data, headers=headers)
 
     assert response.status_code == 403
-    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
-    assert set(consent.calls) == {"view"}
+    assert await consent.state(elicitation_id) is ElicitationState.PENDING
+    assert consent.statements.changes == []
 
 
-async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryConsent) -> None:
-    elicitation_id = consent.open()
+async def test_an_old_browser_that_names_our_origin_is_believed(consent: SingleUserPages) -> None:
+    elicitation_id = await consent.open()
 
-    async with client(consent, Origin=ORIGIN) as old:
+    async with browser_of(consent, Origin=ORIGIN) as old:
         del old.headers["sec-fetch-site"]
         response = await allow(old, elicitation_id)
 
@@ -212,14 +215,14 @@ async def test_an_old_browser_that_names_our_origin_is_believed(consent: MemoryC
     "change", ["missing", "empty", "other request", "other browser", "ticket", "twice", "ü"]
 )
 async def test_a_form_without_its_check_value_changes_nothing(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, change: str
+    browser: httpx2.AsyncClient, consent: SingleUserPages, change: str
 ) -> None:
-    elicitation_id, other_id = consent.open(), consent.open()
+    elicitation_id, other_id = await consent.open(), await consent.open()
     form: dict[str, Any] = await form_of(browser, provision(elicitation_id))
     other_form = await form_of(browser, provision(other_id))
     await allow(browser, other_id)
     ticket = next(value for name, value in browser.cookies.items() if name.startswith("consent-"))
-    async with client(consent) as other:
+    async with browser_of(consent) as other:
         foreign = await form_of(other, provision(elicitation_id))
     values = {
         "missing": [],
@@ -235,33 +238,33 @@ async def test_a_form_without_its_check_value_changes_nothing(
     response = await browser.post("/oauth/provision", data=data)
 
     assert response.status_code == 403
-    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert await consent.state(elicitation_id) is ElicitationState.PENDING
 
 
 async def test_a_form_without_the_cookie_changes_nothing_and_tells_nothing_about_the_id(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    form = await form_of(browser, provision(consent.open()))
+    form = await form_of(browser, provision(await consent.open()))
 
-    async with client(consent) as without:
+    async with browser_of(consent) as without:
         known = await without.post(
             "/oauth/provision", data={**form, "answer": "allow", "allow": "notes:read"}
         )
         unknown = await without.post("/oauth/provision", data={**form, "elicitationId": UNKNOWN})
 
     assert known.status_code == unknown.status_code == 403
-    assert consent.calls == ["view"]
+    assert consent.statements.changes == []
 
 
 @pytest.mark.parametrize(
     "value", ["", "short", "x" * 25, "ünïcödé-ünïcödé-ünïcödé!", "../../../../../etc/passwd"]
 )
 async def test_a_made_up_cookie_is_replaced(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, value: str
+    browser: httpx2.AsyncClient, consent: SingleUserPages, value: str
 ) -> None:
     cookie = f"browser={value}".encode()
 
-    response = await browser.get(provision(consent.open()), headers={b"cookie": cookie})
+    response = await browser.get(provision(await consent.open()), headers={b"cookie": cookie})
 
     assert re.search(r"browser=([\w-]{24});", response.headers["set-cookie"])
 
@@ -271,14 +274,14 @@ async def test_a_made_up_cookie_is_replaced(
 
 @pytest.mark.parametrize("name", ["client_name", "host"])
 async def test_markup_in_a_name_is_only_text(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, name: str
+    browser: httpx2.AsyncClient, consent: SingleUserPages, name: str
 ) -> None:
-    elicitation_id = consent.open(**{name: HOSTILE})
+    elicitation_id = await consent.open(**{name: HOSTILE})
 
     pages = [await browser.get(provision(elicitation_id))]
     await allow(browser, elicitation_id)
     pages.append(await browser.get(waiting(elicitation_id)))
-    consent.complete(elicitation_id, HOSTILE)
+    await consent.end(elicitation_id, ElicitationState.COMPLETE, account_name=HOSTILE)
     pages.append(await browser.get(waiting(elicitation_id)))
 
     assert all("<script" not in page.text and "<img" not in page.text for page in pages)
@@ -286,10 +289,10 @@ async def test_markup_in_a_name_is_only_text(
     assert "49" not in pages[0].text.partition("<h1>")[2].partition("</h1>")[0]
 
 
-async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
-    elicitation_id = consent.open()
+async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, consent: SingleUserPages) -> None:
+    elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
-    consent.fail(elicitation_id, HOSTILE)
+    await consent.fail(elicitation_id, HOSTILE)
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -298,9 +301,9 @@ async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, cons
 
 
 async def test_a_name_cannot_turn_the_text_around_or_push_it_away(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(client_name="\u202eevil\u2066\u200b\n\n\n" + "W" * 300)
+    elicitation_id = await consent.open(client_name="\u202eevil\u2066\u200b\n\n\n" + "W" * 300)
 
     page = await browser.get(provision(elicitation_id))
 
@@ -320,11 +323,11 @@ async def test_no_page_repeats_what_was_in_its_address(browser: httpx2.AsyncClie
 
 
 async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+    browser: httpx2.AsyncClient, consent: SingleUserPages, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
-    consent.fail(elicitation_id, "one\r\nWARNING two")
+    await consent.fail(elicitation_id, "one\r\nWARNING two")
 
     await browser.get(waiting(elicitation_id))
 
@@ -332,10 +335,10 @@ async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
 
 
 async def test_secrets_of_a_consent_request_never_reach_the_log(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+    browser: httpx2.AsyncClient, consent: SingleUserPages, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
     await browser.get(waiting(elicitation_id))
     await browser.post("/mcp", headers={"Authorization": f"Bearer {SECRET}x"})
@@ -343,20 +346,35 @@ async def test_secrets_of_a_consent_request_never_reach_the_log(
     ours = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("nextcloud"))
 
     assert not any(
-        secret in ours for secret in (elicitation_id, SECRET, consent.login_url, *browser.cookies.values())
+        secret in ours
+        for secret in (
+            elicitation_id,
+            SECRET,
+            await consent.login_url(elicitation_id),
+            *browser.cookies.values(),
+        )
     )
 
 
 # Every route
 
 
+@pytest.fixture(scope="module")
+def short_bodies(single_user_pages: SingleUserPages) -> ASGIApp:
+    """An application whose limit on bodies is lower than what the tests send."""
+    return application(single_user_pages, config(max_body_bytes=5))
+
+
 @pytest.fixture
-async def filled(consent: MemoryConsent) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
-    """A browser whose application also answers failing routes, and the values for `ROUTES`."""
-    values = {"open": consent.open(), "unknown": UNKNOWN, "style": stylesheet()[0]}
-    transport = httpx2.ASGITransport(
-        application(consent, config(max_body_bytes=5)), raise_app_exceptions=False
-    )
+async def filled(
+    single_user_pages: SingleUserPages, short_bodies: ASGIApp
+) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
+    """A browser, and the values for `ROUTES`; the consent request is the same for all tests."""
+    if not single_user_pages.ids:
+        await single_user_pages.open()
+    values = {"open": single_user_pages.ids[0], "unknown": UNKNOWN, "style": stylesheet()[0]}
+    # Routes that fail answer, too.
+    transport = httpx2.ASGITransport(short_bodies, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as browser:
         yield browser, values
 

@@ -2,27 +2,33 @@
 
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from starlette.types import ASGIApp
 
+from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
 from tests.callback_results import shown
-from tests.memory_consent_service import (
+from tests.multi_user_pages import (
     HOST,
     ORIGIN,
-    MemoryConsentService,
+    USUAL_HEADERS,
+    MultiUserPages,
     allow,
+    application,
     browser_of,
     checks,
     config,
     give,
+    gone_to_nextcloud,
+    gone_to_sign_in,
     sign_in,
     state_of,
+    target_of,
     url,
 )
 
@@ -76,12 +82,7 @@ PLACES = re.compile(
 
 
 @pytest.fixture
-def consent_service() -> MemoryConsentService:
-    return MemoryConsentService()
-
-
-@pytest.fixture
-async def people(consent_service: MemoryConsentService) -> AsyncIterator[httpx2.AsyncClient]:
+async def people(consent_service: MultiUserPages) -> AsyncIterator[httpx2.AsyncClient]:
     async with browser_of(consent_service) as client:
         yield client
 
@@ -101,25 +102,25 @@ def fields(elicitation_id: str, check: str | list[str], **more: str) -> dict[str
 
 
 async def test_before_a_sign_in_every_link_gets_the_same_page(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    ended = {state: consent_service.open() for state in ElicitationState if state.final}
+    ended = {state: await consent_service.open() for state in ElicitationState if state.final}
     for state, elicitation_id in ended.items():
-        consent_service.end(elicitation_id, state)
+        await consent_service.end(elicitation_id, state)
     links = [
         UNKNOWN,
-        consent_service.open("alice"),
-        consent_service.open("bob", client_name="Other"),
+        await consent_service.open("alice"),
+        await consent_service.open("bob", client_name="Other"),
         *ended.values(),
     ]
 
     answers = [await people.get(url("provision", link)) for link in links]
-    sign_in(people, consent_service, "bob")
+    await sign_in(people, consent_service, "bob")
     answers += [await people.get(url("provision", link)) for link in links]
 
     assert answers[0].status_code == 200
     assert all(seen(answer) == seen(answers[0]) for answer in answers)
-    assert "view" not in consent_service.calls
+    assert not any("elicitations" in statement for statement in consent_service.statements.seen)
 
 
 @pytest.mark.parametrize(
@@ -142,14 +143,14 @@ async def test_before_a_sign_in_every_link_gets_the_same_page(
 )
 @pytest.mark.parametrize("path", ["provision", "consent", "confirm", "not-me", "waiting", "done"])
 async def test_every_malformed_link_gets_the_same_page(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, query: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str, query: str
 ) -> None:
-    elicitation_id = consent_service.open()
+    elicitation_id = await consent_service.open()
     plain = await people.get("/oauth/provision")
 
     address = f"/oauth/{path}?{query.format(open=elicitation_id, upper=elicitation_id.upper())}"
     signed_out = await people.get(address)
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
     signed_in = await people.get(address)
 
     assert signed_out.status_code == 404
@@ -157,25 +158,25 @@ async def test_every_malformed_link_gets_the_same_page(
 
 
 async def test_a_link_preview_has_no_effect(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open()
-    before = consent_service.consent_service[elicitation_id]
+    elicitation_id = await consent_service.open()
+    before = consent_service.requests
 
     for path in ("provision", "consent", "confirm", "not-me", "waiting", "done"):
         answers = [await people.get(url(path, elicitation_id)), await people.head(url(path, elicitation_id))]
         assert all("set-cookie" not in answer.headers for answer in answers)
 
-    assert consent_service.consent_service[elicitation_id] == before
-    assert consent_service.calls == []
+    assert consent_service.requests == before
+    assert consent_service.statements.seen == []
 
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_another_users_link_is_refused_and_tells_nothing_about_it(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    elicitation_id = consent_service.open("alice", client_name="Secret Client")
-    sign_in(people, consent_service, "bob")
+    elicitation_id = await consent_service.open("alice", client_name="Secret Client")
+    await sign_in(people, consent_service, "bob")
 
     response = await people.get(url(path, elicitation_id))
 
@@ -186,14 +187,14 @@ async def test_another_users_link_is_refused_and_tells_nothing_about_it(
 
 
 async def test_another_user_can_neither_allow_nor_decline_nor_confirm(
-    consent_service: MemoryConsentService,
+    consent_service: MultiUserPages,
 ) -> None:
-    elicitation_id = consent_service.open("alice")
-    own = consent_service.open("bob")
-    before = consent_service.consent_service[elicitation_id]
+    elicitation_id = await consent_service.open("alice")
+    own = await consent_service.open("bob")
+    before = consent_service.requests
 
     async with browser_of(consent_service) as bob:
-        sign_in(bob, consent_service, "bob")
+        await sign_in(bob, consent_service, "bob")
         page = await bob.get(url("consent", own))
         # The check value is right for a consent request of his own, and wrong for hers.
         check = checks(page)[-1]
@@ -204,86 +205,84 @@ async def test_another_user_can_neither_allow_nor_decline_nor_confirm(
         ]
 
     assert {answer.status_code for answer in answers} == {403}
-    assert consent_service.consent_service[elicitation_id] == before
-    assert consent_service.legs == {}
+    assert consent_service.requests == before
+    assert consent_service.asked == []
 
 
 async def test_the_third_look_of_another_user_ends_the_consent_request_and_the_owner_is_told(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open("alice")
-    sign_in(people, consent_service, "bob")
+    elicitation_id = await consent_service.open("alice")
+    await sign_in(people, consent_service, "bob")
 
     for _ in range(3):
         await people.get(url("consent", elicitation_id))
     async with browser_of(consent_service) as alice:
-        sign_in(alice, consent_service, "alice")
+        await sign_in(alice, consent_service, "alice")
         told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
 
-    assert "Somebody else tried to answer." in told.text
+    assert "Somebody else opened the link several times" in told.text
 
 
 async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_else(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.follows = True
-    elicitation_id = consent_service.open("alice")
-    sign_in(people, consent_service, "alice")
+    elicitation_id = await consent_service.open("alice")
+    await sign_in(people, consent_service, "alice")
     await allow(people, elicitation_id)
     shown = await people.get(url("waiting", elicitation_id))
-    link = consent_service.consent_service[elicitation_id].login_url
+    link = await consent_service.login_url(elicitation_id)
 
     async with browser_of(consent_service) as bob, browser_of(consent_service) as stranger:
-        sign_in(bob, consent_service, "bob")
+        await sign_in(bob, consent_service, "bob")
         refused = await bob.get(url("waiting", elicitation_id))
         cancelled = await bob.post("/oauth/cancel", data=fields(elicitation_id, checks(shown)[0]))
         signed_out = await stranger.get(url("waiting", elicitation_id))
 
     assert link is not None
-    assert link.get_secret_value() in shown.text
+    assert link in shown.text
     assert (refused.status_code, cancelled.status_code, signed_out.status_code) == (403, 403, 303)
     for answer in (refused, cancelled, signed_out):
         assert "/login/v2/" not in answer.text + str(answer.headers)
-    assert consent_service.consent_service[elicitation_id].state is ElicitationState.OPENED
+    assert await consent_service.state(elicitation_id) is ElicitationState.OPENED
 
 
 # Flows
 
 
 async def test_an_address_to_sign_in_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    await people.post(url("provision", consent_service.open()))
-    captured = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
-    params = {"code": "alice", "state": captured}
+    redirect_target = await gone_to_sign_in(people, await consent_service.open())
+    params = consent_service.signed_in_at(redirect_target, "alice")
 
     async with browser_of(consent_service) as fresh, browser_of(consent_service) as busy:
         without = await shown(fresh, await fresh.get("/oauth/callback/sign-in", params=params))
-        await busy.post(url("provision", consent_service.open()))
+        await busy.post(url("provision", await consent_service.open()))
         with_another = await shown(busy, await busy.get("/oauth/callback/sign-in", params=params))
 
     assert without.status_code == with_another.status_code == 403
     assert "This began in another browser" in without.text
-    assert consent_service.sessions == {}
-    assert consent_service.spent == ["alice", "alice"]
+    assert consent_service.sessions == set()
+    assert consent_service.is_spent(*params["code"])
 
 
 async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open("alice")
-    sign_in(people, consent_service, "alice")
-    await allow(people, elicitation_id)
-    captured = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
-    params = {"code": "bob", "state": captured}
+    elicitation_id = await consent_service.open("alice")
+    await sign_in(people, consent_service, "alice")
+    captured = await gone_to_nextcloud(people, elicitation_id)
+    params = {"code": consent_service.code("bob"), "state": captured}
 
     async with (
         browser_of(consent_service) as signed_out,
         browser_of(consent_service) as bob,
         browser_of(consent_service) as other,
     ):
-        sign_in(bob, consent_service, "bob")
-        sign_in(other, consent_service, "alice")
+        await sign_in(bob, consent_service, "bob")
+        await sign_in(other, consent_service, "alice")
         pages = [
             await shown(each, await each.get("/oauth/callback/nextcloud", params=params))
             for each in (signed_out, bob, other)
@@ -292,32 +291,30 @@ async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
 
     assert {page.status_code for page in (*pages, own)} == {403}
     assert "This began in another browser" in pages[0].text
-    assert consent_service.spent == ["bob"] * 4
+    assert consent_service.is_spent(params["code"])
     assert consent_service.connected == {}
-    assert consent_service.waiting == {}
+    assert consent_service.pending_grants == 0
 
 
 async def test_each_way_back_has_its_own_path(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open()
-    sign_in(people, consent_service)
-    await allow(people, elicitation_id)
-    state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
+    elicitation_id = await consent_service.open()
+    await sign_in(people, consent_service)
+    state = await gone_to_nextcloud(people, elicitation_id)
 
-    answer = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+    params = {"code": consent_service.code("alice"), "state": state}
+    answer = await people.get("/oauth/callback/sign-in", params=params)
 
     assert (await shown(people, answer)).status_code == 403
     assert len(consent_service.sessions) == 1
     assert consent_service.connected == {}
 
 
-async def test_a_way_back_is_walked_once(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
-) -> None:
-    elicitation_id = consent_service.open()
-    sign_in(people, consent_service)
-    back = await give(people, elicitation_id, "alice")
+async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_service: MultiUserPages) -> None:
+    elicitation_id = await consent_service.open()
+    await sign_in(people, consent_service)
+    back = await give(people, consent_service, elicitation_id, "alice")
 
     again = await shown(people, await people.get(str(back.request.url)))
 
@@ -327,9 +324,9 @@ async def test_a_way_back_is_walked_once(
 
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_a_way_back_is_only_walked_with_get(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, callback: str
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     answers = [
         await people.request(method, f"/oauth/callback/{callback}?code=a&state=b")
@@ -337,24 +334,25 @@ async def test_a_way_back_is_only_walked_with_get(
     ]
 
     assert [answer.status_code for answer in answers] == [405, 405]
-    assert consent_service.calls == []
+    assert consent_service.statements.changes == []
 
 
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_every_value_of_a_parameter_reaches_who_decides(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, callback: str
 ) -> None:
-    elicitation_id = consent_service.open()
-    await people.post(url("provision", elicitation_id))
-    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+    elicitation_id = await consent_service.open()
+    redirect_target = await gone_to_sign_in(people, elicitation_id)
+    state = state_of(redirect_target)
+    codes = [*consent_service.signed_in_at(redirect_target, "alice")["code"], consent_service.code("bob")]
     if callback == "nextcloud":
-        sign_in(people, consent_service)
-        await allow(people, elicitation_id)
-        state = state_of((await people.get("/oauth/nextcloud")).headers["refresh"])
+        await sign_in(people, consent_service)
+        state = await gone_to_nextcloud(people, elicitation_id)
+        codes = [consent_service.code(name) for name in ("alice", "bob")]
 
     answers = [
-        await people.get(f"/oauth/callback/{callback}?code=alice&code=bob&state={state}"),
-        await people.get(f"/oauth/callback/{callback}?code=alice&state={state}&state={state}"),
+        await people.get(f"/oauth/callback/{callback}?code={codes[0]}&code={codes[1]}&state={state}"),
+        await people.get(f"/oauth/callback/{callback}?code={codes[0]}&state={state}&state={state}"),
     ]
 
     assert [(await shown(people, answer)).status_code for answer in answers] == [403, 403]
@@ -364,13 +362,13 @@ async def test_every_value_of_a_parameter_reaches_who_decides(
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
     people: httpx2.AsyncClient,
-    consent_service: MemoryConsentService,
+    consent_service: MultiUserPages,
     callback: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(0)
-    await people.post(url("provision", consent_service.open()))
-    sign_in(people, consent_service)
+    await people.post(url("provision", await consent_service.open()))
+    await sign_in(people, consent_service)
 
     params = {"error": HOSTILE, "error_description": HOSTILE, "code": "canary-code", "state": "canary-state"}
     response = await shown(people, await people.get(f"/oauth/callback/{callback}", params=params))
@@ -384,19 +382,19 @@ async def test_what_came_with_an_answer_is_neither_shown_nor_logged(
 
 
 async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_after_it(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    planted = sign_in(people, consent_service, "mallory")
-    await people.post("/oauth/other-account", data=fields(consent_service.open(), ""))
-    consent_service.sessions.pop(planted)
-    await people.post(url("provision", consent_service.open()))
-    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
+    planted = await sign_in(people, consent_service, "mallory")
+    await people.post("/oauth/other-account", data=fields(await consent_service.open(), ""))
+    await consent_service.database.sign_ins.delete(planted)
+    redirect_target = await gone_to_sign_in(people, await consent_service.open())
 
-    await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+    params = consent_service.signed_in_at(redirect_target, "alice")
+    await people.get("/oauth/callback/sign-in", params=params)
 
-    (token,) = consent_service.sessions
+    token = people.cookies["__Host-session"]
     assert token != planted
-    assert people.cookies["__Host-session"] == token
+    assert consent_service.sessions == {hash_of(token)}
 
 
 @pytest.mark.parametrize(
@@ -413,9 +411,9 @@ async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_af
     ],
 )
 async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, cookie: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, cookie: str
 ) -> None:
-    values = {name: consent_service.session(name) for name in ("alice", "bob")}
+    values = {name: await consent_service.session(name) for name in ("alice", "bob")}
 
     response = await people.get("/account", headers={b"cookie": cookie.format(**values).encode()})
 
@@ -423,12 +421,12 @@ async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
 
 
 async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_person(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
     check = checks(await people.get("/account"))[0]
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     response = await people.post("/account/disconnect", data={"csrf": check})
 
@@ -437,10 +435,10 @@ async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_per
 
 
 async def test_after_signing_out_the_back_button_shows_and_does_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    token = sign_in(people, consent_service)
+    await consent_service.client()
+    token = await sign_in(people, consent_service)
     page = await people.get("/account")
     await people.post("/account/sign-out", data={"csrf": checks(page)[0]})
     sign_out = dict(people.cookies)
@@ -474,13 +472,12 @@ async def test_after_signing_out_the_back_button_shows_and_does_nothing(
     ],
 )
 async def test_a_form_of_another_page_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, headers: dict[str, str]
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str, headers: dict[str, str]
 ) -> None:
-    elicitation_id = consent_service.open()
-    consent_service.client()
-    sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    await consent_service.client()
+    await sign_in(people, consent_service)
     check = checks(await people.get("/account" if "account/" in path else url("consent", elicitation_id)))[-1]
-    consent_service.calls.clear()
     del people.headers["sec-fetch-site"]
 
     data = fields(elicitation_id, check)
@@ -488,15 +485,15 @@ async def test_a_form_of_another_page_changes_nothing(
 
     assert response.status_code == 403
     assert "set-cookie" not in response.headers
-    assert consent_service.calls == []
+    assert consent_service.statements.changes == []
 
 
 async def test_an_old_browser_that_names_our_origin_is_believed(
-    consent_service: MemoryConsentService,
+    consent_service: MultiUserPages,
 ) -> None:
     async with browser_of(consent_service, Origin=ORIGIN) as old:
         del old.headers["sec-fetch-site"]
-        response = await old.post(url("provision", consent_service.open()))
+        response = await old.post(url("provision", await consent_service.open()))
 
     assert response.headers["location"] == "/oauth/sign-in"
 
@@ -506,16 +503,16 @@ async def test_an_old_browser_that_names_our_origin_is_believed(
 )
 @pytest.mark.parametrize("path", [path for path in FORMS if path not in (FORMS[0], "/account/sign-in")])
 async def test_a_form_without_its_check_value_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str, change: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str, change: str
 ) -> None:
-    elicitation_id, other_id = consent_service.open(), consent_service.open()
-    consent_service.client()
-    sign_in(people, consent_service)
+    elicitation_id, other_id = await consent_service.open(), await consent_service.open()
+    await consent_service.client()
+    await sign_in(people, consent_service)
     consent = await people.get(url("consent", elicitation_id))
     account = await people.get("/account")
     async with browser_of(consent_service) as mallory:
-        sign_in(mallory, consent_service, "mallory")
-        own = consent_service.open("mallory")
+        await sign_in(mallory, consent_service, "mallory")
+        own = await consent_service.open("mallory")
         foreign = [*checks(await mallory.get(url("consent", own))), *checks(await mallory.get("/account"))]
     values: dict[str, Any] = {
         "missing": [],
@@ -526,24 +523,23 @@ async def test_a_form_without_its_check_value_changes_nothing(
         "twice": [checks(account)[0], checks(account)[0]],
         "ü": "ü",
     }
-    before = dict(consent_service.consent_service)
-    consent_service.calls.clear()
+    before = consent_service.requests
 
     response = await people.post(path, data=fields(elicitation_id, values[change]))
 
     assert response.status_code == 403
-    assert consent_service.calls == []
-    assert consent_service.consent_service == before
+    assert consent_service.statements.changes == []
+    assert consent_service.requests == before
     assert list(consent_service.clients) == [("alice", "claude")]
 
 
 async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_asks_whose_account_it_is(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open()
-    sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    await sign_in(people, consent_service)
     check = checks(await people.get(url("consent", elicitation_id)))[-1]
-    await give(people, elicitation_id, "bob")
+    await give(people, consent_service, elicitation_id, "bob")
 
     response = await people.post("/oauth/confirm", data=fields(elicitation_id, check, answer="mine"))
 
@@ -555,9 +551,9 @@ async def test_the_value_of_a_consent_form_is_worth_nothing_on_the_page_that_ask
     "path", [path for path in FORMS if "provision" not in path and path != "/account/sign-in"]
 )
 async def test_a_form_in_another_form_is_not_read(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     answers = [
         await people.post(path, json={"answer": "allow"}),
@@ -565,34 +561,29 @@ async def test_a_form_in_another_form_is_not_read(
     ]
 
     assert [answer.status_code for answer in answers] == [400, 400]
-    assert consent_service.calls == []
+    assert consent_service.statements.changes == []
 
 
 @pytest.mark.parametrize("path", [path for path in FORMS if "?" not in path])
 async def test_what_changes_something_is_never_a_link(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
     check = checks(await people.get("/account"))[0]
-    consent_service.calls.clear()
 
     await people.get(path, params={"csrf": check, "do": "remove", "client": "claude", "answer": "allow"})
 
-    assert not {"disconnect", "remove", "sign_out", "sign_out_everywhere", "allow", "confirm"} & set(
-        consent_service.calls
-    )
+    assert consent_service.statements.changes == []
 
 
 async def test_what_a_second_call_adds_while_the_page_is_open_is_not_allowed_by_its_form(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open(needed=["notes:read"])
-    sign_in(people, consent_service)
+    elicitation_id = await consent_service.open(needed=["notes:read"])
+    await sign_in(people, consent_service)
     before = await people.get(url("consent", elicitation_id))
-    consent_service.consent_service[elicitation_id] = replace(
-        consent_service.consent_service[elicitation_id], needed=frozenset({"notes:read", "notes:write"})
-    )
+    await consent_service.ask_more(elicitation_id, "notes:write")
 
     shown_before = re.findall(r'value="([^"]+)" checked', before.text)
     form = {"elicitationId": elicitation_id, "csrf": checks(before)[-1], "answer": "allow"}
@@ -600,7 +591,7 @@ async def test_what_a_second_call_adds_while_the_page_is_open_is_not_allowed_by_
     after = await people.get(url("consent", elicitation_id))
 
     assert shown_before == ["notes:read"]
-    assert [scopes for _, _, scopes in consent_service.legs.values()] == [{"notes:read"}]
+    assert consent_service.asked == [{"notes:read"}]
     assert re.findall(r'value="([^"]+)" checked', after.text) == ["notes:read", "notes:write"]
 
 
@@ -608,25 +599,27 @@ async def test_what_a_second_call_adds_while_the_page_is_open_is_not_allowed_by_
 
 
 async def test_markup_in_a_name_is_only_text(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.names = {"alice": HOSTILE, "bob": HOSTILE}
-    consent_service.client(client_id=HOSTILE, name=HOSTILE, recent=consent_service.did(f"nc_{HOSTILE}"))
-    consent_service.client(client_id=f"{HOSTILE}2", name=HOSTILE)
-    consent_service.connected["alice"] = HOSTILE
-    sign_in(people, consent_service)
+    for name in ("alice", "bob"):
+        consent_service.call(name, HOSTILE)
+    await consent_service.client(
+        client_id=HOSTILE, name=HOSTILE, recent=consent_service.did(f"nc_{HOSTILE}"), uid=HOSTILE
+    )
+    await consent_service.client(client_id=f"{HOSTILE}2", name=HOSTILE)
+    await sign_in(people, consent_service)
     pages = [
         await people.get("/account"),
-        await people.get(url("consent", consent_service.open(client_name=HOSTILE))),
+        await people.get(url("consent", await consent_service.open(client_name=HOSTILE))),
     ]
-    elicitation_id = consent_service.open(client_name=HOSTILE)
+    elicitation_id = await consent_service.open(client_name=HOSTILE)
     done = await allow(people, elicitation_id)
     pages.append(await people.get(done.headers["location"]))
-    consent_service.connected.clear()
-    elicitation_id = consent_service.open(client_name=HOSTILE)
-    asked = await give(people, elicitation_id, "bob")
+    await consent_service.disconnect()
+    elicitation_id = await consent_service.open(client_name=HOSTILE)
+    asked = await give(people, consent_service, elicitation_id, "bob")
     pages.append(await people.get(asked.headers["location"]))
-    pages.append(await people.get(url("consent", consent_service.open("bob"))))
+    pages.append(await people.get(url("consent", await consent_service.open("bob"))))
 
     assert all("<script" not in page.text and "<img" not in page.text for page in pages)
     assert all("&lt;script&gt;" in page.text for page in pages)
@@ -634,34 +627,34 @@ async def test_markup_in_a_name_is_only_text(
 
 
 async def test_a_name_cannot_turn_the_text_around(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.names = {"alice": "\u202eecila\u2066\u200b" + "W" * 300}
-    consent_service.client(name="\u202egpj.live\u200b")
-    sign_in(people, consent_service)
+    consent_service.call("alice", "\u202eecila\u2066\u200b" + "W" * 300)
+    await consent_service.client(name="\u202egpj.live\u200b")
+    await sign_in(people, consent_service)
 
-    pages = [await people.get("/account"), await people.get(url("consent", consent_service.open()))]
+    pages = [await people.get("/account"), await people.get(url("consent", await consent_service.open()))]
 
     assert all(char not in page.text for page in pages for char in "\u202e\u2066\u200b")
     assert all(len(word) <= 64 for page in pages for word in re.findall(r"W+", page.text))
 
 
 async def test_a_name_of_letters_that_are_drawn_as_nothing_is_no_name(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.names = {"alice": "\u3164\u115f\u2800\ufe0f\U000e0101"}
-    sign_in(people, consent_service)
+    consent_service.call("alice", "\u3164\u115f\u2800\ufe0f\U000e0101")
+    await sign_in(people, consent_service)
 
-    page = await people.get(url("consent", consent_service.open()))
+    page = await people.get(url("consent", await consent_service.open()))
 
     assert "<bdi>alice</bdi>" in page.text
     assert "\u3164" not in page.text
 
 
 async def test_no_page_repeats_what_was_in_its_address(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     pages = [
         await people.get(path.format(style="x"), params={"x": HOSTILE, "told": HOSTILE})
@@ -679,19 +672,19 @@ async def test_no_page_repeats_what_was_in_its_address(
     "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
 )
 async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, evil: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, evil: str
 ) -> None:
-    elicitation_id = consent_service.open()
+    elicitation_id = await consent_service.open()
     names = ("next", "url", "redirect", "redirect_uri", "return_to", "target", "rd", "continue")
     query = urlencode(dict.fromkeys(names, evil))
     locations: list[str] = []
 
     for signed_in in (False, True):
         if signed_in:
-            sign_in(people, consent_service)
+            await sign_in(people, consent_service)
         for method, path in ROUTES:
             address = path.format(
-                open=elicitation_id, unknown=UNKNOWN, foreign=consent_service.open("bob"), style="x"
+                open=elicitation_id, unknown=UNKNOWN, foreign=await consent_service.open("bob"), style="x"
             )
             response = await people.request(method, f"{address}{'&' if '?' in address else '?'}{query}")
             locations += response.headers.get_list("location")
@@ -703,20 +696,20 @@ async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
 @pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other leg", "other browser"])
 async def test_a_cookie_of_another_user_leads_our_page_nowhere(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, callback: str, change: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, callback: str, change: str
 ) -> None:
     kept: dict[str, str] = {}
     async with browser_of(consent_service) as mallory:
-        sign_in(mallory, consent_service, "mallory")
-        await allow(mallory, consent_service.open("mallory"))
+        await sign_in(mallory, consent_service, "mallory")
+        await allow(mallory, await consent_service.open("mallory"))
         foreign = {"nextcloud": mallory.cookies["__Host-redirect"]}
         mallory.cookies.delete("__Host-session", domain=HOST)
-        await mallory.post(url("provision", consent_service.open()))
+        await mallory.post(url("provision", await consent_service.open()))
         foreign["sign-in"] = mallory.cookies["__Host-redirect"]
-    await people.post(url("provision", consent_service.open()))
+    await people.post(url("provision", await consent_service.open()))
     kept["sign-in"] = people.cookies["__Host-redirect"]
-    sign_in(people, consent_service)
-    await allow(people, consent_service.open())
+    await sign_in(people, consent_service)
+    await allow(people, await consent_service.open())
     kept["nextcloud"] = people.cookies["__Host-redirect"]
     payload, _, mac = kept[callback].partition(".")
     other = kept["nextcloud" if callback == "sign-in" else "sign-in"]
@@ -738,18 +731,30 @@ async def test_a_cookie_of_another_user_leads_our_page_nowhere(
 # Every route
 
 
+@pytest.fixture(scope="module")
+def short_bodies(multi_user_pages: MultiUserPages) -> ASGIApp:
+    """An application whose limit on bodies is lower than what the tests send."""
+    settings = config(max_body_bytes=5)
+    return application(multi_user_pages.ready, settings, clock=multi_user_pages.clock)
+
+
 @pytest.fixture
 async def filled(
-    consent_service: MemoryConsentService,
+    multi_user_pages: MultiUserPages, short_bodies: ASGIApp
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, dict[str, str]]]:
-    """A browser whose application also answers failing routes, and the values for `ROUTES`."""
+    """A browser, and the values for `ROUTES`; the consent request is the same for all tests."""
+    if not multi_user_pages.ids:
+        await multi_user_pages.open()
+    multi_user_pages.statements.seen.clear()
     values = {
-        "open": consent_service.open(),
-        "foreign": consent_service.open("bob"),
+        "open": multi_user_pages.ids[0],
+        "foreign": UNKNOWN,
         "unknown": UNKNOWN,
         "style": stylesheet()[0],
     }
-    async with browser_of(consent_service, config(max_body_bytes=5)) as browser:
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(short_bodies), base_url=ORIGIN, headers=USUAL_HEADERS
+    ) as browser:
         yield browser, values
 
 
@@ -768,7 +773,7 @@ async def filled(
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_answer_carries_the_security_headers(
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    consent_service: MemoryConsentService,
+    multi_user_pages: MultiUserPages,
     method: str,
     path: str,
     headers: dict[str, str],
@@ -777,7 +782,9 @@ async def test_every_answer_carries_the_security_headers(
 ) -> None:
     browser, values = filled
     if signed_in:
-        sign_in(browser, consent_service)
+        await sign_in(browser, multi_user_pages)
+    if "{foreign}" in path:
+        values["foreign"] = await multi_user_pages.open("bob")
 
     response = await browser.request(method, path.format(**values), headers=headers)
 
@@ -796,7 +803,7 @@ async def test_every_answer_carries_the_security_headers(
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
     filled: tuple[httpx2.AsyncClient, dict[str, str]],
-    consent_service: MemoryConsentService,
+    multi_user_pages: MultiUserPages,
     method: str,
     path: str,
     header: str,
@@ -804,25 +811,29 @@ async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them nam
     status: int,
 ) -> None:
     browser, values = filled
-    sign_in(browser, consent_service)
+    await sign_in(browser, multi_user_pages)
 
     response = await browser.request(method, path.format(**values), headers={header: value})
 
     assert response.status_code == status
     assert "set-cookie" not in response.headers
-    assert consent_service.calls == []
+    assert multi_user_pages.statements.seen == []
 
 
 async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    consent_service.client("bob")
-    answers = [await people.post(url("provision", consent_service.open()))]
-    state = state_of((await people.get("/oauth/sign-in")).headers["refresh"])
-    answers.append(await people.get("/oauth/callback/sign-in", params={"code": "carol", "state": state}))
-    elicitation_id = consent_service.open("carol")
-    answers += [await allow(people, elicitation_id), await give(people, elicitation_id, "carol")]
+    await consent_service.client()
+    await consent_service.client("bob")
+    answers = [await people.post(url("provision", await consent_service.open()))]
+    redirect_target = target_of(await people.get("/oauth/sign-in"))
+    params = consent_service.signed_in_at(redirect_target, "carol")
+    answers.append(await people.get("/oauth/callback/sign-in", params=params))
+    elicitation_id = await consent_service.open("carol")
+    answers += [
+        await allow(people, elicitation_id),
+        await give(people, consent_service, elicitation_id, "carol"),
+    ]
     check = {"csrf": checks(await people.get("/account"))[0]}
     answers.append(await people.post("/account/disconnect", data=check))
     answers += [await people.get("/account"), await people.post("/account/sign-out", data=check)]
@@ -839,12 +850,12 @@ async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hos
 
 
 async def test_secrets_of_a_consent_request_never_reach_the_log(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, caplog: pytest.LogCaptureFixture
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
-    elicitation_id = consent_service.open()
-    token = sign_in(people, consent_service)
-    back = await give(people, elicitation_id, "alice")
+    elicitation_id = await consent_service.open()
+    token = await sign_in(people, consent_service)
+    back = await give(people, consent_service, elicitation_id, "alice")
     await people.get(back.headers["location"])
     await people.get(str(back.request.url))
     await people.post("/account/disconnect", data={"csrf": "wrong"})

@@ -7,14 +7,14 @@ import pytest
 
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from nextcloud_mcp_server.web.middleware import guard
-from tests.memory_consent import HOST, ORIGIN, MemoryConsent, application, config
+from tests.single_user_pages import HOST, ORIGIN, application, config
 
 PROXY = "10.0.0.7"
 
 
 def client(peer: str, *, limits: Limits | None = None) -> httpx2.AsyncClient:
     settings = config(refuse_forwarded=False, proxies=(ip_network(PROXY),), bearer_secret=None)
-    inner = application(MemoryConsent(), config(bearer_secret=None, refuse_forwarded=False))
+    inner = application(settings=config(bearer_secret=None, refuse_forwarded=False))
     app = guard(AddressLimits(inner, limits or Limits()), settings)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app, client=(peer, 1)), base_url=ORIGIN)
 

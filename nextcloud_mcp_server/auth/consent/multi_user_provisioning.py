@@ -24,7 +24,7 @@ from nextcloud_mcp_server.storage.records import (
 MOST_REFUSALS = 3
 
 _GOT_AROUND = (
-    "Somebody else opened the link several times, so it was closed; ask your assistant for a new one."
+    "Another user opened the link several times, so it was closed; ask your assistant for a new one."
 )
 
 

@@ -30,7 +30,7 @@ async def outbox_of(database: Database) -> list[OutboxItem]:
     return await database.outbox.lease_due(owner="test", lease=timedelta(seconds=1))
 
 
-async def test_nobody_is_connected_at_first(database: Database, alice: Principal) -> None:
+async def test_no_user_is_connected_at_first(database: Database, alice: Principal) -> None:
     assert await database.grants.find(alice, "claude") is None
     assert await database.grants.all() == []
     assert await database.grants.permissions(alice) == []

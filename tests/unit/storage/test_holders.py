@@ -51,7 +51,7 @@ async def test_the_last_use_is_the_last_refresh(
     assert await database.oauth_tokens.holders(alice) == [Holder("codex", began, now())]
 
 
-async def test_who_holds_nothing_that_lives_is_not_listed(
+async def test_a_client_without_valid_tokens_is_not_listed(
     *, database: Database, give_tokens: Give, advance: Advance, alice: Principal, bob: Principal
 ) -> None:
     await give_tokens(alice, "codex", hours=1)

@@ -285,7 +285,7 @@ async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
     assert await rotate("refresh-2", "refresh-3", access="access-3") == Refused("unknown")
 
 
-async def test_a_refresh_token_is_somebodys_while_it_is_the_newest_or_the_one_before(
+async def test_a_refresh_token_is_valid_while_it_is_the_newest_or_the_one_before(
     *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, alice: Principal
 ) -> None:
     await add()

@@ -95,7 +95,7 @@ async def test_a_second_grant_replaces_the_first_which_is_ended_at_nextcloud(
     assert await released(database) == ["first"]
 
 
-async def test_a_grant_that_nobody_confirms_in_time_is_ended_at_nextcloud(
+async def test_an_unconfirmed_grant_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, advance: Callable[[float], None]
 ) -> None:
     asked = await ask()

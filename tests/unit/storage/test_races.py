@@ -205,7 +205,7 @@ def test_racing_processes_share_one_request_one_flow_and_one_winner(url: str) ->
     assert sorted(ended) == ["False", "False", "False", "True"]
 
 
-async def test_of_many_who_read_at_once_nobody_is_passed_over(database: Database, ask: Ask) -> None:
+async def test_of_many_concurrent_readers_none_is_passed_over(database: Database, ask: Ask) -> None:
     """There are few connections; who has read and wants to read again is behind all who still wait."""
     asked = await ask()
     read = dict.fromkeys(range(40), 0)

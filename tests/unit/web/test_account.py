@@ -1,14 +1,13 @@
 """What a user sees, changes and ends on the account page."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 
 import httpx2
 import pytest
 
 from nextcloud_mcp_server.storage.crypto import hash_of
-from tests.memory_consent_service import HOST, MemoryConsentService, checks, sign_in
+from tests.multi_user_pages import HOST, MultiUserPages, checks, sign_in, target_of
 
 ACCOUNT = "/account"
 
@@ -19,36 +18,36 @@ async def send(browser: httpx2.AsyncClient, path: str, /, **fields: str | list[s
 
 
 async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     page = await people.get(ACCOUNT)
     await people.post("/account/sign-in")
-    ((state, target),) = consent_service.flows.values()
-    back = await people.get("/oauth/callback/sign-in", params={"code": "alice", "state": state})
+    redirect_target = target_of(await people.get("/oauth/sign-in"))
+    params = consent_service.signed_in_at(redirect_target, "alice")
+    back = await people.get("/oauth/callback/sign-in", params=params)
 
     assert "Sign in to see which apps" in page.text
-    assert target == "account"
     assert back.headers["location"] == ACCOUNT
 
 
 async def test_who_is_signed_in_need_not_sign_in_again(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     response = await people.post("/account/sign-in")
 
     assert response.headers["location"] == ACCOUNT
-    assert consent_service.calls == []
+    assert consent_service.statements.changes == []
 
 
 async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client(
+    await consent_service.client(
         recent=consent_service.did("nc_notes_get_note", "nc_notes_update_note", "nc_new_tool")
     )
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -71,15 +70,15 @@ async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
 
 
 async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client(
+    await consent_service.client(
         recent=(
             *consent_service.did("nc_notes_get_note", result="NotFound"),
             *consent_service.did("permission"),
         )
     )
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -101,13 +100,13 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
 )
 async def test_a_time_is_said_as_people_say_it(
     people: httpx2.AsyncClient,
-    consent_service: MemoryConsentService,
+    consent_service: MultiUserPages,
     ago: timedelta,
     english: str,
     german: str,
 ) -> None:
-    consent_service.client(last_used_at=consent_service.now - ago)
-    sign_in(people, consent_service)
+    await consent_service.client(last_used_at=consent_service.clock() - ago)
+    await sign_in(people, consent_service)
 
     pages = [await people.get(ACCOUNT, headers={"Accept-Language": language}) for language in ("en", "de")]
 
@@ -117,12 +116,12 @@ async def test_a_time_is_said_as_people_say_it(
 
 
 async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client(client_id="https://one.example/client.json")
-    consent_service.client(client_id="https://two.example/client.json")
-    consent_service.client(client_id="code", name="VS Code", last_used_at=None)
-    sign_in(people, consent_service)
+    await consent_service.client(client_id="https://one.example/client.json")
+    await consent_service.client(client_id="https://two.example/client.json")
+    await consent_service.client(client_id="code", name="VS Code", last_used_at=None)
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -134,9 +133,9 @@ async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
 
 
 async def test_who_has_connected_nothing_is_told_how_it_begins(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -146,11 +145,11 @@ async def test_who_has_connected_nothing_is_told_how_it_begins(
 
 
 async def test_a_key_that_nextcloud_refuses_is_explained(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    consent_service.needs_reauth = True
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await consent_service.refuse_credential()
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -158,10 +157,10 @@ async def test_a_key_that_nextcloud_refuses_is_explained(
 
 
 async def test_switches_are_saved_and_the_next_page_says_so_once(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
 
     answer = await send(
         people, "app", client="claude", do="save", allow=["notes:read", "files:write", "admin"]
@@ -175,10 +174,10 @@ async def test_switches_are_saved_and_the_next_page_says_so_once(
 
 
 async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="save")
     page = await people.get(ACCOUNT)
@@ -187,10 +186,10 @@ async def test_an_app_without_any_permission_is_shown_as_one_that_may_do_nothing
 
 
 async def test_an_app_is_paused_and_goes_on(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="pause")
     paused = await people.get(ACCOUNT)
@@ -204,11 +203,11 @@ async def test_an_app_is_paused_and_goes_on(
 
 
 async def test_one_app_is_disconnected_and_the_others_stay(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    consent_service.client(client_id="code", name="VS Code")
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await consent_service.client(client_id="code", name="VS Code")
+    await sign_in(people, consent_service)
 
     await send(people, "app", client="claude", do="remove")
     page = await people.get(ACCOUNT)
@@ -219,23 +218,23 @@ async def test_one_app_is_disconnected_and_the_others_stay(
 
 @pytest.mark.parametrize("do", ["nothing", "destroy", ["save", "remove"]])
 async def test_any_other_button_changes_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, do: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, do: str | list[str]
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
 
     response = await send(people, "app", client="claude", do=do)
 
     assert response.headers["location"] == ACCOUNT
-    assert consent_service.calls == ["account"]
+    assert consent_service.statements.changes == []
 
 
 @pytest.mark.parametrize("client", ["", "x" * 3_000, ["claude", "claude"], "unknown"])
 async def test_an_app_that_is_not_there_cannot_be_changed(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, client: str | list[str]
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, client: str | list[str]
 ) -> None:
-    consent_service.client()
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await sign_in(people, consent_service)
 
     response = await send(people, "app", client=client, do="remove")
 
@@ -252,12 +251,13 @@ async def test_an_app_that_is_not_there_cannot_be_changed(
     ],
 )
 async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, *, at_nextcloud: bool, sentence: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, *, at_nextcloud: bool, sentence: str
 ) -> None:
-    consent_service.client()
-    consent_service.client("bob")
-    consent_service.at_nextcloud = at_nextcloud
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await consent_service.client("bob")
+    if not at_nextcloud:
+        consent_service.break_nextcloud(lambda request: httpx2.ConnectError("refused", request=request))
+    await sign_in(people, consent_service)
 
     await send(people, "disconnect")
     page = await people.get(ACCOUNT)
@@ -267,41 +267,41 @@ async def test_everything_is_disconnected_and_the_page_tells_what_nextcloud_said
 
 
 async def test_signing_out_ends_this_session_only(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    other = consent_service.session("alice")
-    sign_in(people, consent_service)
+    other = await consent_service.session("alice")
+    await sign_in(people, consent_service)
 
     await send(people, "sign-out")
     page = await people.get(ACCOUNT)
 
-    assert list(consent_service.sessions) == [other]
+    assert consent_service.sessions == {hash_of(other)}
     assert "You are signed out here." in page.text
     assert "__Host-session" not in people.cookies
 
 
 async def test_signing_out_everywhere_ends_every_session_of_this_person(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.session("alice")
-    bob = consent_service.session("bob")
-    sign_in(people, consent_service)
+    await consent_service.session("alice")
+    bob = await consent_service.session("bob")
+    await sign_in(people, consent_service)
 
     await send(people, "sign-out-everywhere")
     page = await people.get(ACCOUNT)
 
-    assert list(consent_service.sessions) == [bob]
+    assert consent_service.sessions == {hash_of(bob)}
     assert "in every browser" in page.text
 
 
 @pytest.mark.parametrize("path", ["app", "disconnect", "sign-out", "sign-out-everywhere"])
 async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    consent_service.client()
-    token = sign_in(people, consent_service)
+    await consent_service.client()
+    token = await sign_in(people, consent_service)
     page = await people.get(ACCOUNT)
-    del consent_service.sessions[token]
+    await consent_service.database.sign_ins.delete(token)
 
     response = await people.post(
         f"/account/{path}", data={"csrf": checks(page)[0], "client": "claude", "do": "remove"}
@@ -312,7 +312,7 @@ async def test_a_form_of_who_was_signed_out_meanwhile_leads_to_the_way_in(
 
 
 async def test_a_made_up_sentence_is_not_said(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     people.cookies.set("__Host-message", "hacked", domain=HOST)
 
@@ -323,13 +323,13 @@ async def test_a_made_up_sentence_is_not_said(
 
 
 async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.client()
-    consent_service.app()
-    consent_service.app(client_id="mcp-2", name="ChatGPT")
-    consent_service.app("bob", "mcp-3", name="Codex")
-    sign_in(people, consent_service)
+    await consent_service.client()
+    await consent_service.app()
+    await consent_service.app(client_id="mcp-2", name="ChatGPT")
+    await consent_service.app("bob", "mcp-3", name="Codex")
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
     back = await send(people, "sign-out-app", client="mcp-2")
@@ -338,17 +338,17 @@ async def test_apps_that_are_signed_in_are_shown_apart_and_signed_out_one_by_one
     assert re.findall(r'<span id="app-\d"><bdi>([^<]+)', page.text) == ["Claude Code", "ChatGPT"]
     assert back.headers["location"] == ACCOUNT
     assert "The app has to sign in again." in told.text
-    assert set(consent_service.apps) == {("alice", "claude"), ("bob", "mcp-3")}
-    assert set(consent_service.clients) == {("alice", "claude")}
+    assert consent_service.apps == {("alice", "claude"), ("bob", "mcp-3")}
+    assert set(consent_service.clients) == {("alice", "claude"), ("alice", "mcp-2"), ("bob", "mcp-3")}
 
 
 async def test_apps_of_one_name_are_told_apart_by_their_ids(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.app(client_id="mcp-1")
-    consent_service.app(client_id="mcp-2")
-    consent_service.app(client_id="mcp-3", name="\u202e")
-    sign_in(people, consent_service)
+    await consent_service.app(client_id="mcp-1")
+    await consent_service.app(client_id="mcp-2")
+    await consent_service.app(client_id="mcp-3", name="\u202e")
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 
@@ -356,26 +356,37 @@ async def test_apps_of_one_name_are_told_apart_by_their_ids(
     assert "An assistant" in page.text or "an assistant" in page.text
 
 
-@pytest.mark.parametrize("client", ["", "mcp-of-somebody-else", "x" * 2_049])
-async def test_an_app_that_is_not_theirs_stays_signed_in(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, client: str
+@pytest.mark.parametrize("client", ["", "x" * 2_049])
+async def test_a_form_that_names_no_app_signs_none_out(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, client: str
 ) -> None:
-    consent_service.app("bob", "mcp-of-somebody-else")
-    sign_in(people, consent_service)
+    await consent_service.app()
+    await sign_in(people, consent_service)
 
     page = await send(people, "sign-out-app", client=client)
 
     assert page.status_code == 400
     assert "Nothing was changed" in page.text
-    assert set(consent_service.apps) == {("bob", "mcp-of-somebody-else")}
+    assert consent_service.apps == {("alice", "claude")}
+
+
+async def test_an_app_that_is_not_theirs_stays_signed_in(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.app("bob", "mcp-of-somebody-else")
+    await sign_in(people, consent_service)
+
+    await send(people, "sign-out-app", client="mcp-of-somebody-else")
+
+    assert consent_service.apps == {("bob", "mcp-of-somebody-else")}
 
 
 async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_are_too(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
     without = await people.get(ACCOUNT)
-    consent_service.app()
+    await consent_service.app()
 
     page = await people.get(ACCOUNT)
 
@@ -384,11 +395,11 @@ async def test_where_apps_are_signed_in_signing_out_everywhere_says_that_they_ar
 
 
 async def test_each_browser_is_shown_with_its_place_and_ended_alone(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    here = sign_in(people, consent_service)
-    there, bobs = consent_service.session(), consent_service.session("bob")
-    consent_service.sessions[there] = replace(consent_service.sessions[there], place="192.0.2.0/24")
+    here = await sign_in(people, consent_service)
+    there = await consent_service.session(place="192.0.2.0/24")
+    bobs = await consent_service.session("bob")
 
     page = await people.get(ACCOUNT)
     foreign = await send(people, "end-sign-in", browser=hash_of(bobs))
@@ -399,30 +410,29 @@ async def test_each_browser_is_shown_with_its_place_and_ended_alone(
     assert page.text.count("this browser</span>") == 1
     assert hash_of(bobs) not in page.text
     assert (foreign.status_code, ended.status_code) == (303, 303)
-    assert set(consent_service.sessions) - {here} == {bobs}
+    assert consent_service.sessions == {hash_of(here), hash_of(bobs)}
     assert "That browser is signed out." in told.text
     assert "192.0.2.0/24" not in told.text
 
 
 async def test_ending_this_browsers_sign_in_signs_out_here(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    (here,) = consent_service.sessions
+    here = await sign_in(people, consent_service)
 
     await send(people, "end-sign-in", browser=hash_of(here))
 
-    assert consent_service.sessions == {}
+    assert consent_service.sessions == set()
     assert "Sign in" in (await people.get(ACCOUNT)).text
     assert not any(name.endswith("session") for name in people.cookies)
 
 
 @pytest.mark.parametrize(("days", "told"), [(1, True), (6, True), (8, False)])
 async def test_a_client_that_was_connected_lately_is_pointed_out(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, days: int, *, told: bool
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, days: int, *, told: bool
 ) -> None:
-    consent_service.client(granted_at=consent_service.now - timedelta(days=days))
-    sign_in(people, consent_service)
+    await consent_service.client(granted_at=consent_service.clock() - timedelta(days=days))
+    await sign_in(people, consent_service)
 
     page = await people.get(ACCOUNT)
 

@@ -111,7 +111,7 @@ async def test_other_paths_are_let_through_as_they_are(app: App, http: httpx2.As
 
 
 @pytest.mark.parametrize("token", ["al ice", "älice", 'alice"', "alice,", "<alice>", "a" * 16_385])
-async def test_what_cannot_be_a_token_is_refused_before_anybody_is_asked(
+async def test_a_text_that_is_no_token_is_refused_without_a_request(
     app: App, http: httpx2.AsyncClient, token: str
 ) -> None:
     answer = await http.get("/mcp", headers=[(b"Authorization", f"Bearer {token}".encode("latin-1"))])
@@ -141,7 +141,7 @@ async def test_what_is_no_http_is_let_through(app: App) -> None:
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/server"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}])
-async def test_who_brings_no_token_is_told_where_to_get_one_and_no_error(
+async def test_a_client_without_a_token_is_told_where_to_get_one_and_no_error(
     app: App, http: httpx2.AsyncClient, path: str, headers: dict[str, str]
 ) -> None:
     answer = await http.get(path, headers=headers)

@@ -6,14 +6,14 @@ from anyio.lowlevel import checkpoint
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.web.middleware import guard
-from tests.memory_consent import HOST, ORIGIN, SECRET, MemoryConsent, application, config
+from tests.single_user_pages import HOST, ORIGIN, SECRET, SingleUserPages, application, config
 
 PAGE = {"Accept": "text/html"}
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 
 
 def client(**changes: object) -> httpx2.AsyncClient:
-    app = application(MemoryConsent(), config(**changes))
+    app = application(settings=config(**changes))
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=ORIGIN
     )
@@ -256,12 +256,11 @@ async def test_the_lifespan_passes_through() -> None:
     assert seen == ["lifespan"]
 
 
-async def test_cookies_are_bound_to_https_where_browsers_see_https() -> None:
-    consent = MemoryConsent()
+async def test_cookies_are_bound_to_https_where_browsers_see_https(consent: SingleUserPages) -> None:
     app = application(consent, config(secure_cookies=True))
 
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as browser:
-        response = await browser.get(f"/oauth/provision?elicitationId={consent.open()}")
+        response = await browser.get(f"/oauth/provision?elicitationId={await consent.open()}")
 
     cookie = response.headers["set-cookie"]
     assert cookie.startswith("__Host-browser=")

@@ -6,22 +6,23 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import (
-    AccountTaken,
     GrantRefused,
     NextcloudMcpError,
     Throttled,
     WrongAccount,
 )
-from nextcloud_mcp_server.nextcloud.picture import Picture
+from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.callback_results import shown
-from tests.memory_consent_service import (
+from tests.consent_fixtures import run_sql
+from tests.multi_user_pages import (
     HOST,
     NEXTCLOUD,
-    MemoryConsentService,
+    MultiUserPages,
     allow,
     checks,
     give,
+    gone_to_nextcloud,
     sign_in,
     url,
 )
@@ -38,11 +39,11 @@ async def answer_with(
 
 
 async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
-    page = await people.get(url("consent", consent_service.open()))
+    page = await people.get(url("consent", await consent_service.open()))
 
     assert "<strong><bdi>Claude Code</bdi></strong> asks for access to" in page.text
     assert "Signed in as <strong><bdi>Alice</bdi></strong>." in page.text
@@ -53,38 +54,38 @@ async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
 async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    elicitation_id = consent_service.open()
+    elicitation_id = await consent_service.open()
 
     response = await people.get(url(path, elicitation_id))
 
     assert (response.status_code, response.headers["location"]) == (303, url("provision", elicitation_id))
-    assert consent_service.calls == []
+    assert consent_service.statements.seen == []
 
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "cancel"])
 async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    elicitation_id = consent_service.open()
-    token = sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    token = await sign_in(people, consent_service)
     page = await people.get(url("consent", elicitation_id))
-    del consent_service.sessions[token]
+    await consent_service.database.sign_ins.delete(token)
 
     form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
     response = await people.post(f"/oauth/{path}", data={**form, "allow": "notes:read"})
 
     assert response.headers["location"] == url("provision", elicitation_id)
-    assert consent_service.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert await consent_service.state(elicitation_id) is ElicitationState.PENDING
 
 
 async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
-    answer = await allow(people, consent_service.open(), "notes:read", "files:write")
+    answer = await allow(people, await consent_service.open(), "notes:read", "files:write")
     redirect_target = await people.get(answer.headers["location"])
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/oauth/nextcloud")
@@ -92,15 +93,15 @@ async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
         f"0; url={NEXTCLOUD}/index.php/apps/oauth2/authorize?"
     )
     assert "Confirm in <strong>Nextcloud</strong>" in redirect_target.text
-    assert [scopes for _, _, scopes in consent_service.legs.values()] == [{"notes:read", "files:write"}]
+    assert consent_service.asked == [{"notes:read", "files:write"}]
 
 
 async def test_who_is_connected_already_is_done_at_once(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.connected["alice"] = "alice"
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await consent_service.client()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
 
     answer = await allow(people, elicitation_id)
     page = await people.get(answer.headers["location"])
@@ -110,18 +111,18 @@ async def test_who_is_connected_already_is_done_at_once(
     assert 'href="/account">Your connections' in page.text
 
 
-async def follow(browser: httpx2.AsyncClient, consent_service: MemoryConsentService, *scopes: str) -> str:
+async def follow(browser: httpx2.AsyncClient, consent_service: MultiUserPages, *scopes: str) -> str:
     """Sign in and press Allow where that starts a login flow."""
     consent_service.follows = True
-    sign_in(browser, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(browser, consent_service)
+    elicitation_id = await consent_service.open()
     answer = await allow(browser, elicitation_id, *scopes)
     assert answer.headers["location"].startswith(url("waiting", elicitation_id))
     return elicitation_id
 
 
 async def test_a_login_flow_is_followed_from_a_page_of_ours(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await follow(people, consent_service)
 
@@ -129,21 +130,20 @@ async def test_a_login_flow_is_followed_from_a_page_of_ours(
     again = await people.get(url("consent", elicitation_id))
     early = await people.get(url("done", elicitation_id))
 
-    link = consent_service.consent_service[elicitation_id].login_url
-    assert link is not None
+    link = await consent_service.login_url(elicitation_id)
     assert page.headers["refresh"] == "5"
-    assert f'href="{link.get_secret_value()}" target="_blank" rel="noopener noreferrer"' in page.text
+    assert f'href="{link}" target="_blank" rel="noopener noreferrer"' in page.text
     assert "<strong>10 minutes</strong> left" in page.text
     assert again.headers["location"] == url("waiting", elicitation_id)
     assert early.headers["location"] == url("consent", elicitation_id)
 
 
 async def test_what_was_left_out_is_said_while_a_login_flow_is_followed(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.follows = True
-    sign_in(people, consent_service)
-    answer = await allow(people, consent_service.open(needed=["notes:read"]), "files:read")
+    await sign_in(people, consent_service)
+    answer = await allow(people, await consent_service.open(needed=["notes:read"]), "files:read")
 
     page = await people.get(answer.headers["location"])
 
@@ -152,10 +152,10 @@ async def test_what_was_left_out_is_said_while_a_login_flow_is_followed(
 
 
 async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await follow(people, consent_service)
-    consent_service.granted(elicitation_id, "alice")
+    await consent_service.granted(elicitation_id, "alice")
 
     page = await people.get(url("waiting", elicitation_id))
     done = await people.get(page.headers["location"])
@@ -165,10 +165,10 @@ async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
 
 
 async def test_when_it_is_granted_with_another_account_the_page_says_so_and_leads_to_the_question(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await follow(people, consent_service)
-    consent_service.granted(elicitation_id, "bob")
+    await consent_service.granted(elicitation_id, "bob")
 
     page = await people.get(url("waiting", elicitation_id))
     question = await people.get(url("consent", elicitation_id))
@@ -183,10 +183,10 @@ async def test_when_it_is_granted_with_another_account_the_page_says_so_and_lead
 
 
 async def test_nothing_is_followed_that_was_not_begun(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
 
     page = await people.get(url("waiting", elicitation_id))
 
@@ -194,7 +194,7 @@ async def test_nothing_is_followed_that_was_not_begun(
 
 
 async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await follow(people, consent_service)
     page = await people.get(url("waiting", elicitation_id))
@@ -204,31 +204,31 @@ async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
     done = await people.get(url("done", elicitation_id))
 
     assert {answer.headers["location"] for answer in answers} == {url("done", elicitation_id)}
-    assert consent_service.calls.count("decline") == 1
-    assert consent_service.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert consent_service.audit == [("consent", "declined")]
+    assert await consent_service.state(elicitation_id) is ElicitationState.DECLINED
     assert done.status_code == 200
 
 
 async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.maps = True
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
 
-    back = await give(people, elicitation_id, "alice")
+    back = await give(people, consent_service, elicitation_id, "alice")
 
     assert (back.status_code, back.headers["location"]) == (303, url("done", elicitation_id))
     assert "__Host-redirect" not in people.cookies
 
 
 async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
 
-    back = await give(people, elicitation_id, "alice")
+    back = await give(people, consent_service, elicitation_id, "alice")
     asked = await people.get(back.headers["location"])
     form = {"elicitationId": elicitation_id, "csrf": checks(asked)[0]}
     odd = await people.post("/oauth/confirm", data={**form, "answer": "perhaps"})
@@ -239,20 +239,20 @@ async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
     assert "<bdi>Claude Code</bdi> will be able to:" in asked.text
     assert odd.headers["location"] == url("confirm", elicitation_id)
     assert answer.headers["location"] == url("done", elicitation_id)
-    assert consent_service.consent_service[elicitation_id].state is ElicitationState.COMPLETE
+    assert await consent_service.state(elicitation_id) is ElicitationState.COMPLETE
 
 
 async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
-    asked = await people.get((await give(people, elicitation_id, "bob")).headers["location"])
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    asked = await people.get((await give(people, consent_service, elicitation_id, "bob")).headers["location"])
 
     form = {"elicitationId": elicitation_id, "csrf": checks(asked)[0], "answer": "not-mine"}
     answer = await people.post("/oauth/confirm", data=form)
     page = await people.get(answer.headers["location"])
-    consent_service.end(elicitation_id, ElicitationState.DECLINED)
+    await consent_service.end(elicitation_id, ElicitationState.DECLINED)
     later = await people.get(answer.headers["location"])
 
     assert consent_service.connected == {}
@@ -263,13 +263,13 @@ async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
 
 @pytest.mark.parametrize("path", ["consent", "nextcloud"])
 async def test_while_something_waits_for_a_yes_every_page_before_leads_there(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
     await allow(people, elicitation_id)
     kept = people.cookies["__Host-redirect"]
-    await give(people, elicitation_id, "alice")
+    await give(people, consent_service, elicitation_id, "alice")
     people.cookies.set("__Host-redirect", kept, domain=HOST)
 
     response = await people.get("/oauth/nextcloud" if path == "nextcloud" else url(path, elicitation_id))
@@ -278,10 +278,10 @@ async def test_while_something_waits_for_a_yes_every_page_before_leads_there(
 
 
 async def test_a_consent_request_that_is_over_leads_to_how_it_ended(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
     form = {
         "elicitationId": elicitation_id,
         "csrf": checks(await people.get(url("consent", elicitation_id)))[-1],
@@ -295,26 +295,26 @@ async def test_a_consent_request_that_is_over_leads_to_how_it_ended(
     ]
 
     assert {answer.headers["location"] for answer in answers} == {url("done", elicitation_id)}
-    assert consent_service.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert await consent_service.state(elicitation_id) is ElicitationState.DECLINED
 
 
 async def test_declining_says_that_nothing_was_connected(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
-    answer = await answer_with(people, consent_service.open(), "deny", "notes:read")
+    answer = await answer_with(people, await consent_service.open(), "deny", "notes:read")
     page = await people.get(answer.headers["location"])
 
     assert "<strong>Nothing</strong> was connected." in page.text
 
 
 async def test_a_consent_request_that_failed_says_why(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
-    consent_service.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    await consent_service.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
 
     page = await people.get(url("done", elicitation_id))
 
@@ -322,11 +322,11 @@ async def test_a_consent_request_that_failed_says_why(
 
 
 async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
-    consent_service.end(elicitation_id, ElicitationState.EXPIRED)
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    await consent_service.end(elicitation_id, ElicitationState.EXPIRED)
 
     page = await people.get(url("done", elicitation_id))
 
@@ -335,10 +335,10 @@ async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
 
 @pytest.mark.parametrize("path", ["done", "confirm"])
 async def test_a_page_that_comes_too_early_leads_back_to_the_question(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, path: str
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
 
     response = await people.get(url(path, elicitation_id))
 
@@ -347,37 +347,37 @@ async def test_a_page_that_comes_too_early_leads_back_to_the_question(
 
 @pytest.mark.parametrize("answer", ["none", "yes", None])
 async def test_any_other_answer_shows_the_page_again_as_it_was(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService, answer: str | None
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, answer: str | None
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
-    response = await answer_with(people, consent_service.open(), answer, "files:read")
+    response = await answer_with(people, await consent_service.open(), answer, "files:read")
 
     assert response.status_code == 200
     assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
-    assert "allow" not in consent_service.calls
+    assert consent_service.statements.changes == []
 
 
 async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
-    response = await answer_with(people, consent_service.open(), "allow")
+    response = await answer_with(people, await consent_service.open(), "allow")
 
     assert response.status_code == 422
     assert 'role="alert"' in response.text
 
 
 async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left_out(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open(offered=["notes:read", "notes:write"], granted=["notes:read"])
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open(offered=["notes:read", "notes:write"], granted=["notes:read"])
 
     await allow(people, elicitation_id, "notes:write", "files:write", "admin")
 
-    assert [scopes for _, _, scopes in consent_service.legs.values()] == [{"notes:read", "notes:write"}]
+    assert consent_service.asked == [{"notes:read", "notes:write"}]
 
 
 @pytest.mark.parametrize(
@@ -390,17 +390,17 @@ async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left
 )
 async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_question(
     people: httpx2.AsyncClient,
-    consent_service: MemoryConsentService,
+    consent_service: MultiUserPages,
     fault: NextcloudMcpError,
     status: int,
     title: str,
 ) -> None:
-    sign_in(people, consent_service)
-    elicitation_id = consent_service.open()
-    await allow(people, elicitation_id)
-    consent_service.fault = fault
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open()
+    params = {"code": consent_service.code("alice"), "state": await gone_to_nextcloud(people, elicitation_id)}
+    consent_service.break_nextcloud(lambda _: fault)
 
-    answer = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    answer = await people.get("/oauth/callback/nextcloud", params=params)
     response = await shown(people, answer)
 
     assert response.status_code == status
@@ -410,10 +410,10 @@ async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_questi
 
 
 async def test_the_page_on_the_way_leads_nowhere_for_who_was_not_sent(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     signed_out = await people.get("/oauth/nextcloud")
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
     signed_in = await people.get("/oauth/nextcloud")
 
     assert signed_out.status_code == signed_in.status_code == 404
@@ -421,9 +421,9 @@ async def test_the_page_on_the_way_leads_nowhere_for_who_was_not_sent(
 
 
 async def test_an_unknown_link_gets_the_page_for_old_links(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
+    await sign_in(people, consent_service)
 
     response = await people.get(url("consent", UNKNOWN))
 
@@ -432,16 +432,17 @@ async def test_an_unknown_link_gets_the_page_for_old_links(
 
 
 async def test_a_refusal_that_names_no_consent_request_offers_no_other_account(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    elicitation_id = consent_service.open("alice")
-    sign_in(people, consent_service, "alice")
-    await allow(people, elicitation_id)
-    (state,) = consent_service.legs
-    token = sign_in(people, consent_service, "bob")
-    consent_service.legs[state] = (elicitation_id, token, frozenset({"notes:read"}))
+    elicitation_id = await consent_service.open("alice")
+    await sign_in(people, consent_service, "alice")
+    state = await gone_to_nextcloud(people, elicitation_id)
+    token = await sign_in(people, consent_service, "bob")
+    changed = f"UPDATE grant_requests SET sign_in_hash = '{hash_of(token)}'"
+    run_sql(consent_service.file, changed)
 
-    answer = await people.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
+    params = {"code": consent_service.code("bob"), "state": state}
+    answer = await people.get("/oauth/callback/nextcloud", params=params)
     response = await shown(people, answer)
 
     assert response.status_code == 403
@@ -450,11 +451,11 @@ async def test_a_refusal_that_names_no_consent_request_offers_no_other_account(
 
 
 async def test_the_page_that_asks_whose_account_it_is_shows_its_picture_and_says_which_risk_it_carries(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    consent_service.pictures["alice"] = Picture("image/png", b"\x89PNG\r\n\x1a\n")
-    sign_in(people, consent_service)
-    back = await give(people, consent_service.open(), "alice")
+    consent_service.give_picture()
+    await sign_in(people, consent_service)
+    back = await give(people, consent_service, await consent_service.open(), "alice")
 
     page = await people.get(back.headers["location"])
 
@@ -464,10 +465,10 @@ async def test_the_page_that_asks_whose_account_it_is_shows_its_picture_and_says
 
 
 async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    back = await give(people, consent_service.open(), "alice")
+    await sign_in(people, consent_service)
+    back = await give(people, consent_service, await consent_service.open(), "alice")
 
     page = await people.get(back.headers["location"])
 
@@ -476,13 +477,14 @@ async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
 
 
 async def test_who_is_told_that_the_account_is_taken_reads_what_to_ask_for(
-    people: httpx2.AsyncClient, consent_service: MemoryConsentService
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
-    sign_in(people, consent_service)
-    await allow(people, consent_service.open())
-    consent_service.fault = AccountTaken("It is connected to another person here.")
+    consent_service.maps = True
+    await consent_service.client("bob", uid="alice")
+    run_sql(consent_service.file, "UPDATE accounts SET mapped = true")
+    await sign_in(people, consent_service)
 
-    answer = await people.get("/oauth/callback/nextcloud", params={"code": "alice", "state": "x"})
+    answer = await give(people, consent_service, await consent_service.open(), "alice")
     page = await shown(people, answer)
 
     assert page.status_code == 403

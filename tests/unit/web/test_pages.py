@@ -2,7 +2,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.web.pages import Name, in_order
-from tests.memory_consent import MemoryConsent
+from tests.single_user_pages import SingleUserPages
 
 
 @pytest.mark.parametrize(
@@ -35,18 +35,18 @@ def test_permissions_stand_in_the_order_of_the_one_list() -> None:
 
 
 async def test_an_app_without_a_name_is_an_assistant(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    response = await browser.get(f"/oauth/provision?elicitationId={consent.open(client_name='')}")
+    response = await browser.get(f"/oauth/provision?elicitationId={await consent.open(client_name='')}")
 
     assert "<strong>An assistant</strong> asks for access" in response.text
     assert "is the name given by the app" not in response.text
 
 
 async def test_a_german_browser_gets_german_pages(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    url = f"/oauth/provision?elicitationId={consent.open()}"
+    url = f"/oauth/provision?elicitationId={await consent.open()}"
 
     response = await browser.get(url, headers={"Accept-Language": "de-DE,de;q=0.9"})
 

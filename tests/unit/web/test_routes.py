@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 
 from nextcloud_mcp_server.web.pages import stylesheet
 from nextcloud_mcp_server.web.routes import routes
-from tests.memory_consent import MemoryConsent
+from tests.single_user_pages import SingleUserPages
 
 
 async def test_the_first_page_says_what_runs_here_and_how_to_connect(browser: httpx2.AsyncClient) -> None:
@@ -18,7 +18,7 @@ async def test_the_first_page_says_what_runs_here_and_how_to_connect(browser: ht
     assert "set-cookie" not in response.headers
 
 
-async def test_the_first_page_of_a_server_on_the_sandbox_names_the_sandbox(consent: MemoryConsent) -> None:
+async def test_the_first_page_of_a_server_on_the_sandbox_names_the_sandbox(consent: SingleUserPages) -> None:
     app = Starlette(routes=routes(consent.ready, csrf_keys=lambda: [b"k" * 32], sandbox=True))
 
     async with httpx2.AsyncClient(
@@ -29,11 +29,11 @@ async def test_the_first_page_of_a_server_on_the_sandbox_names_the_sandbox(conse
     assert "nextcloud-mcp-server config claude-code --http --sandbox<" in response.text
 
 
-async def test_the_health_check_asks_nobody(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
+async def test_the_health_check_asks_nobody(browser: httpx2.AsyncClient, consent: SingleUserPages) -> None:
     response = await browser.get("/healthz")
 
     assert response.json() == {"status": "ok"}
-    assert consent.calls == []
+    assert consent.statements.seen == []
 
 
 async def test_the_stylesheet_may_be_kept_because_its_name_changes_with_it(

@@ -1,4 +1,5 @@
 import re
+from datetime import timedelta
 
 import httpx2
 import pytest
@@ -19,7 +20,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.single_user_consent import NothingToAllow
-from tests.memory_consent import ORIGIN, MemoryConsent, application
+from tests.single_user_pages import ORIGIN, SingleUserPages, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 FORM_CHECK = re.compile(r'name="csrf" value="([^"]+)"')
@@ -52,9 +53,9 @@ async def send(
 
 
 async def test_the_page_says_who_asks_for_what_and_what_is_needed_now(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(needed=["notes:read"])
+    elicitation_id = await consent.open(needed=["notes:read"])
 
     response = await browser.get(provision(elicitation_id))
 
@@ -65,22 +66,22 @@ async def test_the_page_says_who_asks_for_what_and_what_is_needed_now(
     assert 'value="notes:read" checked>' in response.text
     assert 'value="files:write">' in response.text
     assert response.text.count('class="chip"') == 2
-    assert consent.calls == ["view"]
+    assert consent.statements.changes == []
 
 
 async def test_the_first_button_of_the_form_allows_nothing(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    response = await browser.get(provision(consent.open()))
+    response = await browser.get(provision(await consent.open()))
 
     buttons = re.findall(r"<button[^>]*>", response.text)
     assert buttons[0] == '<button name="answer" value="none" hidden>'
 
 
 async def test_only_what_the_operator_allows_is_offered(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(offered=["notes:read"])
+    elicitation_id = await consent.open(offered=["notes:read"])
 
     response = await browser.get(provision(elicitation_id))
 
@@ -89,39 +90,42 @@ async def test_only_what_the_operator_allows_is_offered(
 
 
 async def test_a_head_request_gets_the_status_of_the_page(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    response = await browser.head(provision(consent.open()))
+    response = await browser.head(provision(await consent.open()))
 
     assert response.status_code == 200
 
 
 async def test_allowing_goes_on_to_a_page_that_follows_along(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
 
     answer = await send(browser, elicitation_id, "allow", "notes:read", "files:read")
     page = await browser.get(answer.headers["location"])
 
     assert (answer.status_code, answer.headers["location"]) == (303, waiting(elicitation_id))
-    assert consent.ticked[elicitation_id] == {"notes:read", "files:read"}
+    assert await consent.ticked(elicitation_id) == {"notes:read", "files:read"}
     assert page.headers["refresh"] == "2"
-    assert f'href="{consent.login_url}" target="_blank" rel="noopener noreferrer"' in page.text
+    assert (
+        f'href="{await consent.login_url(elicitation_id)}" target="_blank" rel="noopener noreferrer"'
+        in page.text
+    )
     assert "<strong>10 minutes</strong> left" in page.text
     assert "left something out" not in page.text
 
 
 async def test_the_time_left_is_told_down_to_the_last_moments(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    start = consent.now
+    start = consent.clock.moment
 
     said: list[str] = []
     for seconds in (61, 539, 540, 541):
-        consent.now = start.replace(minute=seconds // 60, second=seconds % 60)
+        consent.clock.moment = start + timedelta(seconds=seconds)
         said += re.findall(
             r'class="soft"><strong>(.*?)</strong> left', (await browser.get(waiting(elicitation_id))).text
         )
@@ -130,9 +134,9 @@ async def test_the_time_left_is_told_down_to_the_last_moments(
 
 
 async def test_the_waiting_page_can_be_kept_from_reloading(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
 
     page = await browser.get(f"{waiting(elicitation_id)}&paused=1")
@@ -142,13 +146,13 @@ async def test_the_waiting_page_can_be_kept_from_reloading(
 
 
 async def test_leaving_out_what_is_needed_is_allowed_and_said(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(needed=["notes:read"])
+    elicitation_id = await consent.open(needed=["notes:read"])
 
     answer = await send(browser, elicitation_id, "allow", "files:read")
     page = await browser.get(answer.headers["location"])
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
     done = await browser.get(waiting(elicitation_id))
 
     assert "You left something out" in page.text
@@ -156,9 +160,9 @@ async def test_leaving_out_what_is_needed_is_allowed_and_said(
 
 
 async def test_the_waiting_page_names_only_what_is_needed(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(needed=["notes:read"])
+    elicitation_id = await consent.open(needed=["notes:read"])
     await send(browser, elicitation_id, "allow", "files:read")
 
     page = await browser.get(f"{waiting(elicitation_id)}&without=files:write&without=notes:read&without=<b>")
@@ -169,13 +173,13 @@ async def test_the_waiting_page_names_only_what_is_needed(
 
 
 async def test_what_is_allowed_already_is_shown_so_and_stays(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(needed=["notes:write"], granted=["notes:read"])
+    elicitation_id = await consent.open(needed=["notes:write"], granted=["notes:read"])
 
     shown = await browser.get(provision(elicitation_id))
     await send(browser, elicitation_id, "allow", "notes:write")
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
     done = await browser.get(waiting(elicitation_id))
 
     assert 'value="notes:read" checked disabled>' in shown.text
@@ -186,9 +190,9 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
 
 
 async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(needed=["notes:read"], granted=["notes:read"])
+    elicitation_id = await consent.open(needed=["notes:read"], granted=["notes:read"])
 
     shown = await browser.get(provision(elicitation_id))
     answer = await send(browser, elicitation_id, "allow")
@@ -196,63 +200,63 @@ async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
     assert "wants you to confirm once more" in shown.text
     assert "Next, Nextcloud asks you to confirm" in shown.text
     assert answer.headers["location"] == waiting(elicitation_id)
-    assert consent.ticked[elicitation_id] == {"notes:read"}
+    assert await consent.ticked(elicitation_id) == {"notes:read"}
 
 
 async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
 
     response = await send(browser, elicitation_id, "allow")
 
     assert response.status_code == 422
     assert 'role="alert"' in response.text
-    assert "approve" not in consent.calls
+    assert consent.statements.changes == []
 
 
 @pytest.mark.parametrize("answer", ["none", "yes", None])
 async def test_any_other_answer_shows_the_page_again_as_it_was(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, answer: str | None
+    browser: httpx2.AsyncClient, consent: SingleUserPages, answer: str | None
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
 
     response = await send(browser, elicitation_id, answer, "files:read")
 
     assert response.status_code == 200
     assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
-    assert "approve" not in consent.calls
+    assert consent.statements.changes == []
 
 
 async def test_scopes_that_were_not_offered_are_left_out(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open(offered=["notes:read"])
+    elicitation_id = await consent.open(offered=["notes:read"])
 
     await send(browser, elicitation_id, "allow", "notes:read", "files:write", "admin")
 
-    assert consent.ticked[elicitation_id] == {"notes:read"}
+    assert await consent.ticked(elicitation_id) == {"notes:read"}
 
 
 async def test_declining_connects_nothing_and_says_so(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
 
     answer = await send(browser, elicitation_id, "deny", "notes:read")
     page = await browser.get(answer.headers["location"])
 
-    assert consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert await consent.state(elicitation_id) is ElicitationState.DECLINED
     assert "<strong>Nothing</strong> was connected." in page.text
     assert consent.flows == 0
 
 
 async def test_a_finished_consent_request_names_the_account_and_what_was_allowed(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read", "notes:write")
-    consent.complete(elicitation_id, "alice")
+    await consent.complete(elicitation_id, "alice")
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -262,11 +266,11 @@ async def test_a_finished_consent_request_names_the_account_and_what_was_allowed
 
 
 async def test_a_finished_consent_request_without_a_name_still_says_connected(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    consent.complete(elicitation_id, "")
+    await consent.end(elicitation_id, ElicitationState.COMPLETE, account_name="")
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -274,11 +278,11 @@ async def test_a_finished_consent_request_without_a_name_still_says_connected(
 
 
 async def test_a_failed_consent_request_says_why_with_a_reference_that_is_in_the_log(
-    browser: httpx2.AsyncClient, consent: MemoryConsent, caplog: pytest.LogCaptureFixture
+    browser: httpx2.AsyncClient, consent: SingleUserPages, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    consent.fail(elicitation_id, "Nextcloud gave an account that is not yours.")
+    await consent.fail(elicitation_id, "Nextcloud gave an account that is not yours.")
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -289,11 +293,11 @@ async def test_a_failed_consent_request_says_why_with_a_reference_that_is_in_the
 
 
 async def test_a_consent_request_that_failed_without_a_sentence_still_gets_its_page(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    consent.fail(elicitation_id, "")
+    await consent.fail(elicitation_id, "")
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -301,9 +305,9 @@ async def test_a_consent_request_that_failed_without_a_sentence_still_gets_its_p
 
 
 async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
     consent.expire()
 
@@ -314,43 +318,43 @@ async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
 
 
 async def test_the_link_leads_the_browser_that_answered_back_to_its_consent_request(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
 
     while_waiting = await browser.get(provision(elicitation_id))
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
     afterwards = await browser.get(provision(elicitation_id))
 
     assert while_waiting.headers["location"] == afterwards.headers["location"] == waiting(elicitation_id)
 
 
 async def test_a_form_that_is_sent_twice_leads_to_the_same_flow(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     shown = await browser.get(provision(elicitation_id))
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
 
     first = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
     second = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
     third = await browser.post("/oauth/provision", data={**form, "allow": "files:write"})
 
     assert {first.headers["location"], second.headers["location"], third.headers["location"]} == {
         waiting(elicitation_id)
     }
     assert consent.flows == 1
-    assert consent.ticked[elicitation_id] == {"notes:read"}
+    assert await consent.ticked(elicitation_id) == {"notes:read"}
 
 
 async def test_a_form_for_a_consent_request_that_is_over_gets_the_page_for_old_links(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     shown = await browser.get(provision(elicitation_id))
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
 
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
     response = await browser.post("/oauth/provision", data=form)
@@ -360,26 +364,26 @@ async def test_a_form_for_a_consent_request_that_is_over_gets_the_page_for_old_l
 
 
 async def test_cancelling_ends_the_consent_request(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
 
     answer = await send(browser, elicitation_id, None, to="/oauth/cancel")
     page = await browser.get(answer.headers["location"])
 
     assert answer.status_code == 303
-    assert consent.consent_service[elicitation_id].state is ElicitationState.DECLINED
+    assert await consent.state(elicitation_id) is ElicitationState.DECLINED
     assert "was connected" in page.text
 
 
 async def test_cancelling_too_late_shows_what_was_connected(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
     shown = await browser.get(waiting(elicitation_id))
-    consent.complete(elicitation_id)
+    await consent.complete(elicitation_id)
 
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0]}
     answer = await browser.post("/oauth/cancel", data=form)
@@ -389,16 +393,16 @@ async def test_cancelling_too_late_shows_what_was_connected(
 
 
 async def test_a_consent_request_that_was_not_answered_here_cannot_be_cancelled_here(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     shown = await browser.get(provision(elicitation_id))
 
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0]}
     response = await browser.post("/oauth/cancel", data=form)
 
     assert response.status_code == 404
-    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert await consent.state(elicitation_id) is ElicitationState.PENDING
 
 
 @pytest.mark.parametrize(
@@ -420,14 +424,14 @@ async def test_a_consent_request_that_was_not_answered_here_cannot_be_cancelled_
 )
 async def test_when_allowing_fails_the_page_says_why_and_how_to_try_again(
     browser: httpx2.AsyncClient,
-    consent: MemoryConsent,
+    consent: SingleUserPages,
     caplog: pytest.LogCaptureFixture,
     fault: Exception,
     answer: tuple[int, str],
 ) -> None:
     status, title = answer
-    elicitation_id = consent.open()
-    consent.fault = fault
+    elicitation_id = await consent.open()
+    consent.break_network(fault)
 
     response = await send(browser, elicitation_id, "allow", "notes:read")
 
@@ -436,14 +440,16 @@ async def test_when_allowing_fails_the_page_says_why_and_how_to_try_again(
     assert f'href="{provision(elicitation_id)}">Try again' in response.text
     assert re.findall(r"<dd>(\w{4}-\w{4})</dd>", response.text)[0] in caplog.text
     assert str(fault) not in response.text
-    assert consent.consent_service[elicitation_id].state is ElicitationState.PENDING
+    assert await consent.state(elicitation_id) is ElicitationState.OPENED
 
 
-async def test_trying_again_after_a_fault_works(browser: httpx2.AsyncClient, consent: MemoryConsent) -> None:
-    elicitation_id = consent.open()
-    consent.fault = Unreachable("No connection.")
+async def test_trying_again_after_a_fault_works(
+    browser: httpx2.AsyncClient, consent: SingleUserPages
+) -> None:
+    elicitation_id = await consent.open()
+    consent.break_network(Unreachable("No connection."))
     await send(browser, elicitation_id, "allow", "notes:read")
-    consent.fault = None
+    consent.break_network(None)
 
     answer = await send(browser, elicitation_id, "allow", "notes:read")
 
@@ -469,9 +475,9 @@ async def test_a_form_that_is_none_of_ours_is_not_read(
 
 
 async def test_a_form_still_counts_after_the_keys_were_changed(
-    browser: httpx2.AsyncClient, consent: MemoryConsent
+    browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
-    elicitation_id = consent.open()
+    elicitation_id = await consent.open()
     shown = await browser.get(provision(elicitation_id))
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
     rotated = application(consent, keys=[b"n" * 32, b"k" * 32])
