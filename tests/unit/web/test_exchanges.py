@@ -85,31 +85,33 @@ async def test_head_and_options_name_the_methods_there_are(method: str, status: 
 
 
 async def test_an_id_that_is_under_way_in_a_session_is_refused_and_its_first_request_is_answered() -> None:
-    gate, begun = anyio.Event(), anyio.Event()
+    gate, begun = anyio.Event(), list[str]()
     answers, refused = list[httpx2.Response](), list[httpx2.Response]()
-
-    async def held(scope: Scope, receive: Receive, send: Send) -> None:
-        begun.set()
-        await gate.wait()
-        await answered(scope, receive, send)
-
-    async def first(http: httpx2.AsyncClient) -> None:
-        answers.append(await http.post("/mcp", json=CALL, headers=SESSION))
-
+    first: tuple[dict[str, Any], dict[str, str]] = (CALL, SESSION)
     others: list[tuple[dict[str, Any], dict[str, str]]] = [
         ({**CALL, "id": "8"}, SESSION),
         (CALL, {"Mcp-Session-Id": "other"}),
         (CALL, {}),
     ]
+
+    async def held(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(scope["path"])
+        await gate.wait()
+        await answered(scope, receive, send)
+
+    async def call(body: dict[str, Any], headers: dict[str, str]) -> None:
+        answers.append(await http.post("/mcp", json=body, headers=headers))
+
     async with client(held) as http, anyio.create_task_group() as group:
-        group.start_soon(first, http)
-        await begun.wait()
+        for body, headers in (first, *others):
+            group.start_soon(call, body, headers)
+            await anyio.wait_all_tasks_blocked()
         refused += [await http.post("/mcp", json={**CALL, "id": each}, headers=SESSION) for each in (7, "7")]
         gate.set()
-        answers += [await http.post("/mcp", json=body, headers=headers) for body, headers in others]
     async with client(answered) as http:
         answers += [await http.post("/mcp", json=CALL, headers=SESSION) for _ in range(2)]
 
+    assert len(begun) == 4, "the other requests begin while the first one is under way"
     assert [each.status_code for each in refused] == [400, 400]
     assert {each.json()["error"]["code"] for each in refused} == {-32600}
     assert all("id of its own" in each.json()["error"]["message"] for each in refused)

@@ -51,6 +51,25 @@ async def test_a_refusal_says_how_long_to_wait() -> None:
     assert "wait" in str(refused.value)
 
 
+async def test_a_refusal_takes_its_time_and_more_of_it_the_more_are_refused_at_once() -> None:
+    limiter = RequestLimiter(RequestRates(per_minute=2, burst=4, wait_seconds=0, refusal_seconds=0.05))
+    for _ in range(2):
+        await ask(limiter, bearer())
+    took: list[float] = []
+
+    async def refused() -> None:
+        began = anyio.current_time()
+        assert not await ask(limiter, bearer())
+        took.append(anyio.current_time() - began)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(32):
+            group.start_soon(refused)
+
+    assert min(took) >= 0.05
+    assert max(took) >= 0.1
+
+
 async def test_what_comes_a_little_too_fast_waits() -> None:
     limiter = RequestLimiter(RequestRates(per_minute=6000, burst=2))
 
