@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 from pydantic import SecretStr
@@ -31,6 +31,9 @@ from nextcloud_mcp_server.server.services import (
 )
 from nextcloud_mcp_server.settings.checks import SHORTEST_SECRET
 from nextcloud_mcp_server.settings.environment import Settings
+
+if TYPE_CHECKING:
+    from nextcloud_mcp_server.auth.consent.service import ConsentService
 
 logger = logging.getLogger(__name__)
 
@@ -83,12 +86,11 @@ def build_http_app(
         return build_multi_user_app(settings, public_urls, overrides=overrides)
     from nextcloud_mcp_server.web.middleware import WebConfig, guard  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.single_user_consent import NothingToAllow, SingleUserConsent  # noqa: PLC0415 - HTTP only
 
     parts = build(settings, page_url=public_urls.page_url, overrides=overrides)
 
-    async def consent() -> SingleUserConsent:
-        return (await parts.services.get()).provisioning or NothingToAllow()
+    async def consent() -> "ConsentService":
+        return cast("ConsentService", (await parts.services.get()).consent_service)
 
     secret = bearer_secret(settings)
     pages = routes(

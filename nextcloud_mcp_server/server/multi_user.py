@@ -15,10 +15,10 @@ from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
+from nextcloud_mcp_server.auth.consent.policy import Policy
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.consent.sign_in_flow import SignInFlow
 from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts, OnEnded
@@ -67,7 +67,7 @@ class SharedServices:
     database: "Database"
     nextcloud: Nextcloud
     provider: RedirectProvider | None
-    provisioning: MultiUserProvisioning
+    provisioning: Provisioning
     outbox: Outbox
     audit: AuditLog
     accounts: MultiUserAccounts
@@ -136,9 +136,7 @@ def _shared_services(
     clock: Callable[[], datetime],
 ) -> SharedServices:
     app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
-    provisioning = MultiUserProvisioning(
-        database, app_passwords, policy, clock=clock, on_finished=pending.finish
-    )
+    provisioning = Provisioning(database, app_passwords, policy, clock=clock, on_finished=pending.finish)
     providers = {} if provider is None else {provider.name: provider}
     outbox = Outbox(database, app_passwords, clock=clock, within=None, redirects=providers)
     audit, broker = AuditLog(database, clock=clock), Broker(database, providers, clock=clock)

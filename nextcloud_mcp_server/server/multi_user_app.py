@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from nextcloud_mcp_server.auth.consent.callback import Params
+from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.token_scopes import NO_SCOPES, AskedWords
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
@@ -22,10 +24,8 @@ from nextcloud_mcp_server.server.assembly import (
 from nextcloud_mcp_server.server.multi_user import MultiUserServices
 from nextcloud_mcp_server.server.services import Overrides, Services, open_key_ring, open_pool_of, policy_of
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
-from nextcloud_mcp_server.web.consent_backend import ConsentBackend, Params
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from nextcloud_mcp_server.auth.builtin.authorization import Authorization
     from nextcloud_mcp_server.web.oauth_api import Api
 
 
@@ -56,7 +57,7 @@ class AuthMode:
     words: AskedWords
     routes: "Sequence[BaseRoute]" = ()
     any_origin: tuple[str, ...] = ()
-    authorizations: Callable[[], Awaitable[Authorizations]] | None = None
+    authorizations: "Callable[[], Awaitable[Authorization]] | None" = None
 
 
 #: Gives the opened services; opens it at the first call.
@@ -78,7 +79,7 @@ def build_multi_user_app(
         else _oidc(settings, public_urls, services, overrides, connections)
     )
 
-    async def consent_service() -> ConsentBackend:
+    async def consent_service() -> ConsentService:
         return (await services()).consent_service
 
     @asynccontextmanager
@@ -240,7 +241,7 @@ def _builtin(
             raise IssuerUnavailable(str(error)) from None
         return await tokens.verify(token)
 
-    async def authorizations() -> Authorizations:
+    async def authorizations() -> "Authorization":
         return (await opened()).authorization
 
     words = settings.asked_words

@@ -20,7 +20,8 @@ import httpx2
 from nextcloud_mcp_server.auth.accounts import Accounts, GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
@@ -35,9 +36,10 @@ from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
 if TYPE_CHECKING:
+    from nextcloud_mcp_server.auth.consent.service import ConsentService
     from nextcloud_mcp_server.storage.crypto import KeyRing
     from nextcloud_mcp_server.storage.engine import Database
 
@@ -82,6 +84,7 @@ class Services:
     audit: AuditLog
     bound: frozenset[str]
     work: tuple[Callable[[], Coroutine[Any, Any, None]], ...]
+    consent_service: "ConsentService | None"
 
     async def run(self) -> None:
         """Poll, send and write for as long as the server runs."""
@@ -188,33 +191,67 @@ async def open_services(
         nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
         provider = LoginFlowProvider(nextcloud, database, clock=clock)
         person = personal(policy.nextcloud_url)
-        provisioning = Provisioning(
-            database, provider, policy, clock=clock, on_finished=pending.finish, within=person
+        provisioning_of = partial(
+            Provisioning, database, provider, policy, clock=clock, on_finished=pending.finish
         )
+        provisioning = provisioning_of(within=person)
         outbox = Outbox(database, provider, clock=clock, within=person)
         audit = AuditLog(database, clock=clock)
+        wake = provider.next_start
         poller = Poller(
-            database,
-            provider,
-            provisioning,
-            clock=clock,
-            wake=provider.next_start,
-            outbox=outbox,
-            within=person,
+            database, provider, provisioning, clock=clock, wake=wake, outbox=outbox, within=person
         )
         work = (poller.run, outbox.run, audit.run, *listening_jobs(database, pending))
-        if settings.operator_credential is None:
-            accounts = GrantedAccounts(
-                database, nextcloud, provisioning, outbox, audit, poll_now=poller.poll_now
-            )
-            yield Services(database, nextcloud, accounts, provisioning, audit, policy.bound, work)
-        else:
-            login_name, secret = settings.operator_credential
-            logger.warning(
-                "acting as %s with the app password from the settings, for every client", login_name
-            )
-            operator = OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=policy.bound)
-            yield Services(database, nextcloud, operator, None, audit, policy.bound, work)
+        # With an operator's credential there is nothing to consent to: no request is anyone's.
+        user = person if settings.operator_credential is None else Principal("", "")
+        consent_service = _consent_service(
+            database, provisioning_of(within=user), outbox, policy, clock=clock
+        )
+        accounts = _operator_accounts(settings, nextcloud, policy) or GrantedAccounts(
+            database, nextcloud, provisioning, outbox, audit, poll_now=poller.poll_now
+        )
+        asked = provisioning if settings.operator_credential is None else None
+        yield Services(database, nextcloud, accounts, asked, audit, policy.bound, work, consent_service)
+
+
+def _operator_accounts(settings: Settings, nextcloud: Nextcloud, policy: Policy) -> OperatorAccounts | None:
+    """Use the credential of the settings for every call; None without one."""
+    if settings.operator_credential is None:
+        return None
+    login_name, secret = settings.operator_credential
+    logger.warning("acting as %s with the app password from the settings, for every client", login_name)
+    return OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=policy.bound)
+
+
+def _consent_service(
+    database: "Database",
+    provisioning: Provisioning,
+    outbox: Outbox,
+    policy: Policy,
+    *,
+    clock: Callable[[], datetime],
+) -> "ConsentService | None":
+    """Put together what is behind the pages, for one user who need not sign in; None without pages."""
+    if policy.page_url is None:
+        return None
+    from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.auth.consent.service import ConsentService  # noqa: PLC0415 - HTTP only
+
+    return ConsentService(
+        database,
+        provisioning,
+        None,
+        None,
+        outbox=outbox,
+        policy=policy,
+        exchange_limiter=ExchangeLimiter(database, clock=clock),
+        clock=clock,
+        on_changed=_nothing_is_cached,
+    )
+
+
+def _nothing_is_cached() -> None:
+    """Do nothing: without an account page no permission is changed."""
 
 
 class LazyServices:

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.consent.callback import Params, check_issuer, code_of, only_value
 from nextcloud_mcp_server.auth.consent.code_exchange import CodeExchange, uninterrupted
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
+from nextcloud_mcp_server.auth.consent.policy import OVER
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, Identity, RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import OVER
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.views import GrantDone
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
@@ -66,7 +66,7 @@ class GrantFlow:
     def __init__(
         self,
         database: "Database",
-        provisioning: MultiUserProvisioning,
+        provisioning: Provisioning,
         provider: RedirectProvider | None,
         *,
         outbox: Outbox,

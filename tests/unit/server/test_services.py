@@ -97,9 +97,11 @@ async def test_people_see_the_public_address_of_nextcloud(stage: Stage) -> None:
         with pytest.raises(ElicitationRequired) as caught:
             await services.accounts.open(stage.caller, READ)
         assert services.provisioning is not None
-        consent_request = await services.provisioning.view(caught.value.elicitation_id)
+        assert services.provisioning.implicit_user is not None
+        consent_request = await services.provisioning.see(
+            caught.value.elicitation_id, services.provisioning.implicit_user
+        )
 
-    assert consent_request is not None
     assert consent_request.nextcloud_host == "cloud.example.org"
 
 
@@ -242,6 +244,7 @@ def opener(process: Process) -> Opener:
             process.audit,
             READ,
             (anyio.sleep_forever,),
+            process.consent_service,
         )
     )
 
@@ -328,7 +331,7 @@ async def test_background_work_that_ends_closes_the_core_and_the_next_call_opens
 
     works = opener.services
     opener.services = Services(
-        works.database, works.nextcloud, works.accounts, works.provisioning, works.audit, READ, (fail,)
+        works.database, works.nextcloud, works.accounts, works.provisioning, works.audit, READ, (fail,), None
     )
     lazy = LazyServices(opener)
     async with running(lazy):
