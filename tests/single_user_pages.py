@@ -43,12 +43,13 @@ class Statements:
     fault: Exception | None = None
     #: Only a statement with this text is not run.
     fault_at: str = ""
+    transactions: int = 0
     _hears: bool = True
 
     def reset(self) -> None:
         """Forget what was heard, and raise nothing any more."""
         self.seen.clear()
-        self.fault, self.fault_at = None, ""
+        self.fault, self.fault_at, self.transactions = None, "", 0
 
     def touch(self, table: str) -> bool:
         """Tell whether a statement names a table."""
@@ -68,6 +69,10 @@ class Statements:
         finally:
             self._hears = before
 
+    def begin(self, _: object) -> None:
+        if self._hears:
+            self.transactions += 1
+
     def hear(self, _: object, __: object, statement: str, *___: object) -> None:
         if not self._hears:
             return
@@ -80,11 +85,14 @@ class Statements:
 def heard() -> Generator[Statements]:
     """Record the statements of all databases."""
     statements = Statements()
-    event.listen(Engine, "before_cursor_execute", statements.hear)
+    heard_of = {"before_cursor_execute": statements.hear, "begin": statements.begin}
+    for name, hear in heard_of.items():
+        event.listen(Engine, name, hear)
     try:
         yield statements
     finally:
-        event.remove(Engine, "before_cursor_execute", statements.hear)
+        for name, hear in heard_of.items():
+            event.remove(Engine, name, hear)
 
 
 @dataclass

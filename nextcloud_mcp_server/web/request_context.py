@@ -76,11 +76,13 @@ class EndpointFactory:
         self._keys = keys
         self._on_person = on_person
 
-    def public(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def public(
+        self, handler: Handler, *, is_callback: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Make an endpoint that needs no browser session."""
 
         async def endpoint(request: Request) -> Response:
-            context = await self._meet(request)
+            context = await self._meet(request, is_callback=is_callback)
             try:
                 return await handler(context)
             except OtherPerson:
@@ -103,9 +105,9 @@ class EndpointFactory:
                 await self._on_person(context.who.principal)
             return await handler(context, context.who)
 
-        return self.public(either)
+        return self.public(either, is_callback=is_callback)
 
-    async def _meet(self, request: Request) -> RequestContext:
+    async def _meet(self, request: Request, *, is_callback: bool) -> RequestContext:
         # The keys come with the consent service, which is created on first use.
         consent_service = await self._consent_service()
         keys = self._keys()
@@ -113,7 +115,9 @@ class EndpointFactory:
         if consent_service.implicit_user is not None:
             session = BrowserSession.of(request, keys)
             return RequestContext(request, consent_service, cookies, session, consent_service.implicit_user)
-        who = await consent_service.signed_in(cookies.session) if cookies.session else None
+        who = None
+        if cookies.session:
+            who = await consent_service.signed_in(cookies.session, is_callback=is_callback)
         return RequestContext(request, consent_service, cookies, cookies, who)
 
 

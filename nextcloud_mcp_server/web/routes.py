@@ -101,7 +101,7 @@ def multi_user_routes(
     """
     endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
     sign_in, consent_request = SignInPages(nextcloud_host), ConsentPages(MULTI_USER, clock=clock)
-    come_back = endpoints.public(sign_in.come_back)
+    come_back = endpoints.public(sign_in.come_back, is_callback=True)
     confirmed = endpoints.require_session(
         consent_request.come_back, otherwise=consent_request.come_back_signed_out, is_callback=True
     )

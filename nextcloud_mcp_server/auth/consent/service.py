@@ -163,10 +163,13 @@ class ConsentService:
         )
         return SignInDone(token=token, signed_in=signed_in, target=returned.target)
 
-    async def signed_in(self, token: str) -> SignedIn | None:
-        """Return the user of a browser session; None without a session, or after its end."""
+    async def signed_in(self, token: str, *, is_callback: bool = False) -> SignedIn | None:
+        """Return the user of a browser session; None without a session, or after its end.
+
+        The last use is recorded, except at a callback: the page that it leads to does so.
+        """
         found = await self._database.sign_ins.find(token)
-        if found is not None:
+        if found is not None and not is_callback:
             await self._database.sign_ins.used(token)
         return found
 
