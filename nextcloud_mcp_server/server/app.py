@@ -26,8 +26,8 @@ from nextcloud_mcp_server.server.services import (
     Services,
     check_server,
     nextcloud_url_of,
-    open_key_ring,
     open_services,
+    sub_keys,
 )
 from nextcloud_mcp_server.settings.checks import SHORTEST_SECRET
 from nextcloud_mcp_server.settings.environment import Settings
@@ -95,7 +95,7 @@ def build_http_app(
     secret = bearer_secret(settings)
     pages = routes(
         consent,
-        csrf_keys=lambda: open_key_ring(settings).derive("forms"),
+        csrf_keys=sub_keys(settings, "forms"),
         sandbox=settings.sandbox,
         secret=secret is not None,
     )

@@ -20,7 +20,7 @@ from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
-from nextcloud_mcp_server.server.services import LazyServices, Services, open_key_ring
+from nextcloud_mcp_server.server.services import LazyServices, Services, sub_keys
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
@@ -128,7 +128,7 @@ def assemble(settings: Settings, hooks: ModeHooks) -> ServerParts:
         specs,
         state,
         track,
-        state_keys=lambda: open_key_ring(settings).derive("request-state"),
+        state_keys=sub_keys(settings, "request-state"),
         update_seconds=settings.update_seconds,
     )
     return ServerParts(mcp, state, lazy, pending, availability, poller)

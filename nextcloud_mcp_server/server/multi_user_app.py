@@ -22,7 +22,7 @@ from nextcloud_mcp_server.server.assembly import (
     select,
 )
 from nextcloud_mcp_server.server.multi_user import MultiUserServices
-from nextcloud_mcp_server.server.services import Overrides, Services, open_key_ring, open_pool_of, policy_of
+from nextcloud_mcp_server.server.services import Overrides, Services, open_pool_of, policy_of, sub_keys
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.bearer import BearerLayer, Verify
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
@@ -97,7 +97,7 @@ def build_multi_user_app(
     parts = assemble(settings, hooks)
     pages = multi_user_routes(
         consent_service,
-        keys=lambda: open_key_ring(settings).derive("forms"),
+        keys=sub_keys(settings, "forms"),
         nextcloud_host=policy_of(settings, public_urls.page_url).nextcloud_host,
         mcp_url=auth_mode.resource.url,
         clock=overrides.clock,
@@ -106,7 +106,7 @@ def build_multi_user_app(
     )
     app = mcp_app(parts, [*metadata_routes(auth_mode.resource), *auth_mode.routes, *pages], running=running)
     layer = _bearer(app, settings, auth_mode, overrides, connections)
-    known = KnownBrowsers(layer, keys=lambda: open_key_ring(settings).derive("known-browsers"))
+    known = KnownBrowsers(layer, keys=sub_keys(settings, "known-browsers"))
 
     async def spend(params: Params) -> None:
         await (await consent_service()).spend_if_known(params)

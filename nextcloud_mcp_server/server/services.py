@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -110,6 +110,14 @@ def open_key_ring(settings: Settings) -> "KeyRing":
             "made the key that seals what is stored: %s; keep it with your backups", settings.key_file
         )
     return KeyRing.parse(texts)
+
+
+def sub_keys(settings: Settings, purpose: str) -> Callable[[], Sequence[bytes]]:
+    """Return a function that reads the key ring and derives sub-keys at its first call only.
+
+    That is at the first request that needs them, since the keys are made with the database.
+    """
+    return cache(lambda: open_key_ring(settings).derive(purpose))
 
 
 def nextcloud_url_of(settings: Settings) -> NextcloudUrl:
