@@ -14,7 +14,10 @@ BIN := $(VENV)/bin
 endif
 PY := $(BIN)/python
 STAMP := $(VENV)/.installed
-COMPLETE := nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextcloud_mcp_server/storage/*,nextcloud_mcp_server/tools/*
+comma := ,
+# What a model sees of an app: its tools, their results and what they are made of; not its client.
+APP_TOOLS := tools results attachments edit free_time moves read trash write
+COMPLETE := $(subst $() ,$(comma),$(APP_TOOLS:%=nextcloud_mcp_server/apps/*/%.py))$(comma)nextcloud_mcp_server/auth/*,nextcloud_mcp_server/protocol/*,nextcloud_mcp_server/storage/*,nextcloud_mcp_server/tools/*
 # Tests of PostgreSQL run where one is given, or Debian's can be started.
 POSTGRES := $(if $(TEST_POSTGRES_URL),,$(if $(wildcard /usr/lib/postgresql/*/bin/initdb),.ci/postgres))
 UNTESTED := $(if $(TEST_POSTGRES_URL)$(POSTGRES),,--omit='nextcloud_mcp_server/storage/postgres.py,nextcloud_mcp_server/storage/listener.py')

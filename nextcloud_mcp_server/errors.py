@@ -129,7 +129,7 @@ class ElicitationRequired(NextcloudMcpError):
 
 
 class ElicitationUnknown(NextcloudMcpError):
-    """No such elicitation, or it belongs to someone else: the two must look the same."""
+    """No such elicitation, or it belongs to another user: the two must look the same."""
 
 
 class ConsentDeclined(NextcloudMcpError):
@@ -317,7 +317,7 @@ class RouteRefused(Forbidden):
 
 
 class NotFound(NextcloudError):
-    """404: no such thing, or it belongs to someone else."""
+    """404: no such thing, or it belongs to another user."""
 
 
 class Conflict(NextcloudError):
@@ -337,7 +337,7 @@ class EtagMismatch(NextcloudError):
 
 
 class Locked(NextcloudError):
-    """423, or a 500 that carries a LockedException: someone is writing it right now."""
+    """423, or a 500 that carries a LockedException: another user or client is writing it now."""
 
 
 class Throttled(NextcloudError):

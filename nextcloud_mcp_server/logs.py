@@ -34,7 +34,7 @@ _SECRET_TEXT = (
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*"), _HIDDEN),
     # Headers, as libraries print them: `Authorization: Basic …`, `'authorization': 'Bearer …'`.
     (re.compile(r"(?i)\b(basic|bearer)(\s+)[A-Za-z0-9+/=._~-]{6,}"), rf"\1\2{_HIDDEN}"),
-    # A login-flow URL alone is enough to finish the flow in someone's name.
+    # A login-flow URL alone is enough to finish the flow in a user's name.
     (re.compile(r"(?i)(/login/v2/(?:flow|grant)/?)[^\s'\"<>]*"), rf"\1{_HIDDEN}"),
     (
         re.compile(

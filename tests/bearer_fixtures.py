@@ -46,6 +46,7 @@ from tests.issuer_fixtures import (
     rsa_key,
     signed,
 )
+from tests.services_fixtures import services_of, with_accounts
 
 #: The scopes of the toolsets that are enabled by default.
 SCOPES = sorted(offered(("notes", "files"), read_only=False))
@@ -180,16 +181,7 @@ async def serving(
         monotonic=stage.clock.seconds,
     )
     pending = Pending(provisioning.finished)
-    services = Services(
-        process.database,
-        process.nextcloud,
-        accounts,
-        provisioning,
-        process.audit,
-        frozenset(SCOPES),
-        (),
-        None,
-    )
+    services = with_accounts(services_of(process, stage.clock), policy, accounts, provisioning)
 
     async def open_services() -> Services:
         return services

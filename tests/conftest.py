@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.auth_fixtures import Process, Stage, make_template, open_stage
 from tests.compiled_once import share_compilations
+from tests.kept_schema import KeptSchema
 from tests.oauth_fixtures import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
@@ -56,8 +57,13 @@ def certificates_are_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def replayed_upgrade() -> ReplayedUpgrade:
-    return ReplayedUpgrade(command.upgrade)
+def kept_schema() -> KeptSchema:
+    return KeptSchema()
+
+
+@pytest.fixture(scope="session")
+def replayed_upgrade(kept_schema: KeptSchema) -> ReplayedUpgrade:
+    return ReplayedUpgrade(command.upgrade, kept_schema)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +90,9 @@ def postgres_server() -> str:
 
 
 @pytest.fixture
-async def postgres_url(postgres_server: str, anyio_backend: str) -> AsyncGenerator[str]:
+async def postgres_url(
+    postgres_server: str, anyio_backend: str, kept_schema: KeptSchema
+) -> AsyncGenerator[str]:
     """Empty the database of this test process, and return its URL."""
     name = f"nextcloud_mcp_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     url = urlsplit(postgres_server)._replace(path=f"/{name}").geturl()
@@ -96,6 +104,9 @@ async def postgres_url(postgres_server: str, anyio_backend: str) -> AsyncGenerat
     await database.close()
     yield url
     await server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+    database = await asyncpg.connect(url)
+    await kept_schema.keep(database)
+    await database.close()
     await server.close()
 
 

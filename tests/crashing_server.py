@@ -25,13 +25,15 @@ import uvicorn
 from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.server import app, multi_user_app
+from nextcloud_mcp_server.server.http_app import build_http_app
+from nextcloud_mcp_server.server.modes import builtin, oidc
+from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage import engine, migration
 
 #: Imported before the fork; the servers would otherwise import them at their first call.
-LATE = (engine, migration, multi_user_app)
+LATE = (engine, migration, builtin, oidc)
 
 
 class Trap:
@@ -90,8 +92,8 @@ async def serve(port: int, given: dict[str, Any], ahead: timedelta) -> None:
         return datetime.now(UTC) + ahead
 
     config = environment.load(**given)
-    site = app.PublicUrls.of(config, "127.0.0.1", port)
-    made, _ = app.build_http_app(config, site, overrides=Overrides(transport=Trapped(trap), clock=clock))
+    site = PublicUrls.of(config, "127.0.0.1", port)
+    made, _ = build_http_app(config, site, overrides=Overrides(transport=Trapped(trap), clock=clock))
     server = uvicorn.Server(
         uvicorn.Config(answering(made, trap), host="127.0.0.1", port=port, log_config=None)
     )

@@ -127,7 +127,7 @@ def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://loca
 async def call(account: Account, tool: str, **arguments: object) -> Any:  # noqa: ANN401 - each has its own
     """Call a tool's body with validated arguments, as the boundary does."""
     found = (load(name) for name in TOOLSETS)
-    toolset = next(each for each in found if any(spec.name == tool for spec in each.tools))
+    toolset = next(each for each in found if any(tool in (spec.name, *spec.aliases) for spec in each.tools))
     return await call_in(toolset, account, tool, **arguments)
 
 
@@ -140,7 +140,8 @@ async def call_with(
     ours: Mapping[str, object], toolset: Toolset, account: Account, tool: str, **arguments: object
 ) -> Any:  # noqa: ANN401 - see above
     """Call a tool's body with injected parameters."""
-    spec = next(each for each in toolset.tools if each.name == tool)
+    named = (each for spec in toolset.tools for each in (spec, *spec.old_names))
+    spec = next(each for each in named if each.name == tool)
     handed = {
         "progress": ProgressLog(),
         "documents": Documents(nothing_read),
@@ -148,7 +149,9 @@ async def call_with(
         **ours,
     }
     result: Result = await spec.guarded.body(
-        account, **spec.arguments.validate(arguments), **{name: handed[name] for name in spec.injected}
+        account,
+        **spec.arguments.validate({**arguments, **spec.preset}),
+        **{name: handed[name] for name in spec.injected},
     )
     assert_result_meets(spec, result)
     return result

@@ -2,6 +2,8 @@
 
 import base64
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -23,6 +25,11 @@ SPECS: Final[dict[str, ToolSpec]] = {
 PNG: Final = base64.b64decode(
     b"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
+#: The arguments for the tools of newer apps, beside their tests.
+EXAMPLES: Final = [
+    import_module(f"tests.unit.apps.{path.parent.name}.examples")
+    for path in sorted(Path(__file__).parent.glob("unit/apps/*/examples.py"))
+]
 #: Changes a response: returns it, another one, or an exception in place of it.
 Change = Callable[[httpx2.Request, httpx2.Response], httpx2.Response | Exception]
 
@@ -150,6 +157,8 @@ async def usual(nc: Account) -> dict[str, dict[str, Any]]:
     needing_path = {
         name: {"path": tree} for name, spec in SPECS.items() if "path" in spec.arguments.schema["properties"]
     }
+    for examples in EXAMPLES:
+        given |= await examples.usual(nc)
     return {name: given.get(name, needing_path.get(name, {})) for name in SPECS}
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.util import await_only
 
 from nextcloud_mcp_server.storage.models import VERSION_TABLE
 from nextcloud_mcp_server.storage.sqlite_driver import WholeConnection
+from tests.kept_schema import KeptSchema
 
 _READS = ("SELECT", "PRAGMA")
 
@@ -21,8 +22,9 @@ _READS = ("SELECT", "PRAGMA")
 class ReplayedUpgrade:
     """Replaces alembic's `command.upgrade` for empty databases."""
 
-    def __init__(self, upgrade: Callable[..., None]) -> None:
+    def __init__(self, upgrade: Callable[..., None], kept: KeptSchema) -> None:
         self._upgrade = upgrade
+        self._kept = kept
         #: By dialect: each statement with its parameters.
         self._statements: defaultdict[str, list[tuple[str, Any]]] = defaultdict(list)
 
@@ -31,11 +33,16 @@ class ReplayedUpgrade:
         if revision != "head" or connection is None or inspect(connection).has_table(VERSION_TABLE):
             self._upgrade(config, revision)
             return
+        postgres = connection.dialect.name == "postgresql"
+        if postgres and self._kept.take(connection):
+            return
         statements = self._statements[connection.dialect.name]
         if statements:
             _repeat(connection, statements)
-            return
-        self._record(connection, statements, lambda: self._upgrade(config, revision))
+        else:
+            self._record(connection, statements, lambda: self._upgrade(config, revision))
+        if postgres:
+            self._kept.learn(connection)
 
     @staticmethod
     def _record(

@@ -33,7 +33,7 @@ from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.poller import MAX_PEOPLE, Poller
 from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools.state import State

@@ -33,7 +33,7 @@ def add_columns() -> None:
     op.add_column("credentials", sa.Column("retry_at", sa.DateTime(timezone=True), nullable=True))
     op.add_column("credentials", sa.Column("lease_owner", sa.String(), nullable=True))
     op.add_column("credentials", sa.Column("lease_until", sa.DateTime(timezone=True), nullable=True))
-    # What is stored already was not paused, and nobody was refused.
+    # Existing permissions are not paused, and existing consent requests were not refused.
     op.add_column("permissions", sa.Column("paused", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("elicitations", sa.Column("refusals", sa.Integer(), nullable=False, server_default="0"))
 

@@ -1,4 +1,4 @@
-"""Authorization codes that must never be exchanged for anyone, and who said whose an account is."""
+"""Authorization codes that must never be exchanged, and which party named the owner of an account."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,7 +15,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("code_hash", name="pk_spent_codes"),
     )
     op.create_index("ix_spent_codes_expires_at", "spent_codes", ["expires_at"], unique=False)
-    # Of the accounts that are stored already nobody knows it, so they give way to a mapping by the operator.
+    # For existing accounts the party is unknown, so they give way to a mapping by the operator.
     op.add_column("accounts", sa.Column("mapped", sa.Boolean(), nullable=False, server_default=sa.false()))
 
 

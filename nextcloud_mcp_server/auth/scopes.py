@@ -1,39 +1,18 @@
-"""The one list of scopes, and the functions that combine them."""
+"""The scopes that the apps declare, and the functions that combine them."""
 
 from collections.abc import Iterable
 
-#: Toolset → the scopes its tools need. Writing scopes end in `:write`; toolsets may share scopes.
-TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {
-    "notes": ("notes:read", "notes:write"),
-    "files": ("files:read", "files:write"),
-    "history": ("files:read", "files:write"),
-    "labels": ("files:read", "files:write"),
-    "upload": ("files:read", "files:write"),
-    "sharing": ("sharing:read", "sharing:write"),
-    "calendar": ("calendar:read", "calendar:write"),
-    "tasks": ("tasks:read", "tasks:write"),
-    "contacts": ("contacts:read", "contacts:write"),
-    "deck": ("deck:read", "deck:write"),
-    "tables": ("tables:read", "tables:write"),
-    "talk": ("talk:read", "talk:write"),
-    "status": ("status:read", "status:write"),
-    "search": ("search:read",),
-    "research": ("notes:read", "files:read"),
-    "cookbook": ("cookbook:read", "cookbook:write"),
-    "collectives": ("collectives:read", "collectives:write"),
-    "forms": ("forms:read",),
-    "news": ("news:read", "news:write"),
-    "mail": ("mail:read",),
-}
+from nextcloud_mcp_server.declarations.apps import APPS
+
+#: Toolset → the scopes its tools need. Toolsets may share scopes.
+TOOLSET_SCOPES: dict[str, tuple[str, ...]] = {app.toolset: app.scope_names for app in APPS}
 
 #: Every scope, in the order in which pages and documents name them.
 SCOPES = tuple(dict.fromkeys(scope for scopes in TOOLSET_SCOPES.values() for scope in scopes))
 
 
 #: Scopes whose tools affect other users: Nextcloud notifies or invites them, or shows them the result.
-OUTWARD = frozenset(
-    {"sharing:write", "calendar:write", "deck:write", "talk:write", "status:write", "collectives:write"}
-)
+OUTWARD = frozenset(scope.name for app in APPS for scope in app.scopes if scope.outward)
 
 
 def is_writing(scope: str) -> bool:

@@ -27,7 +27,7 @@ def list_accounts(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         result(json.dumps([_fields(settings, each) for each in found], indent=2))
     elif not found:
-        say("Nobody has connected an account yet.")
+        say("No user has connected an account yet.")
     else:
         for line in table([_HEADER, *(_row(settings, each) for each in found)]):
             result(line)
@@ -96,7 +96,7 @@ def _the_one(found: Sequence[Holding], uid: str, issuer: str | None) -> Holding:
     held = [each for each in found if each.uid == uid and issuer in (None, each.principal.issuer)]
     if not held:
         raise ConfigurationError(
-            f"Nobody holds the account {uid!r} here: 'accounts list' shows which are held."
+            f"No user holds the account {uid!r} here: 'accounts list' shows which are held."
         )
     if len(held) > 1:
         raise ConfigurationError(
@@ -108,7 +108,9 @@ def _the_one(found: Sequence[Holding], uid: str, issuer: str | None) -> Holding:
 
 def _confirm(settings: Settings, holding: Holding) -> None:
     if not sys.stdin.isatty():
-        raise ConfigurationError("This ends a connection. Say so with --yes where nobody can be asked.")
+        raise ConfigurationError(
+            "This ends a connection. Confirm it with --yes where there is no terminal to ask at."
+        )
     for line in table([_HEADER, _row(settings, holding)]):
         say(line)
     if not typer.confirm("End this connection, and let another person connect the account?", err=True):
@@ -134,4 +136,4 @@ async def _all(settings: Settings) -> list[Holding]:
 async def _release(settings: Settings, holding: Holding) -> None:
     async with open_database(settings) as database:
         if not await database.accounts.release(holding):
-            raise ConfigurationError(f"Nobody holds the account {holding.uid!r} any more.")
+            raise ConfigurationError(f"No user holds the account {holding.uid!r} any more.")

@@ -18,7 +18,7 @@ def list_clients(settings: Settings) -> None:
     logs.set_up(settings.log_level)
     clients, people = anyio.run(_all, settings)
     if not clients:
-        say(f"No client is known yet. People add {settings.resource_url} to theirs.")
+        say(f"No client is known yet. People add {settings.resource_url} to their client.")
     for client in clients:
         result(line(client, people.get(client.client_id, 0)))
 
@@ -36,7 +36,7 @@ def revoke_client(settings: Settings, client_id: str) -> None:
             f"No client has the id {client_id!r}: 'nextcloud-mcp-server clients list' shows them all."
         )
     result(
-        f"{client_id} is forgotten with all that people allowed it, and signed out for everybody. It can come back "
+        f"{client_id} is forgotten with all that people allowed it, and signed out for all people. It can come back "
         "and ask them anew: DENIED_CLIENTS keeps clients out."
     )
 
@@ -47,7 +47,7 @@ def line(client: Client, people: int) -> str:
     came = "registered itself" if host is None else f"described by {host}"
     places = ", ".join(dict.fromkeys(map(shown, client.redirect_uris)))
     used = f"{client.last_used_at:%Y-%m-%d}" if client.last_used_at else "never"
-    signed_in = "nobody is signed in" if not people else f"{people} signed in"
+    signed_in = "no person is signed in" if not people else f"{people} signed in"
     name = client.name or "(no name)"
     return " · ".join([client.client_id, name, came, f"to {places}", f"last used {used}", signed_in])
 

@@ -35,7 +35,7 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool, writing:
         return
     if http:
         # It imports the SDK, which takes most of a second and is not needed for the other form.
-        from nextcloud_mcp_server.server.app import bearer_secret  # noqa: PLC0415 - see above
+        from nextcloud_mcp_server.server.modes.personal import bearer_secret  # noqa: PLC0415 - see above
 
         server = ServerAddress(mcp_url(settings, settings.port), bearer_secret(settings), _chosen(settings))
     else:

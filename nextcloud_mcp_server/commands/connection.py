@@ -1,15 +1,22 @@
 """Connects the user's Nextcloud from the terminal, and lists and ends connections."""
 
+from collections.abc import Callable
+
 import anyio
 
 from nextcloud_mcp_server import logs
-from nextcloud_mcp_server.auth.principal import personal_caller
+from nextcloud_mcp_server.auth.principal import Caller, personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
-from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.services import connect_account, nextcloud_url_of, now, open_database
+from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
+from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.server.composition import running_services
+from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.services import Services, nextcloud_url_of, now, open_database
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
+from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState, Grant, Principal
+
+_CONNECT_POLL_SECONDS = 1.0
+_ENDINGS = {ElicitationState.DECLINED: "you declined."}
 
 
 def connect(settings: Settings, *, browser: bool) -> None:
@@ -31,7 +38,10 @@ def connect(settings: Settings, *, browser: bool) -> None:
 async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
     url = str(nextcloud_url_of(settings))
     progress = Progress()
-    async with app.running_services(settings) as (opened, pending):
+    async with running_services(Personal(settings)) as (
+        opened,
+        pending,
+    ):
         try:
             name = await connect_account(
                 opened, pending, url, show=open_browser if browser else print_link, progress=progress
@@ -44,13 +54,54 @@ async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 -
     )
 
 
+async def connect_account(
+    services: Services,
+    pending: Pending,
+    url: str,
+    *,
+    show: Callable[[str], None],
+    progress: Callable[[str], None],
+    seconds: int = 600,
+) -> str:
+    """Lead the user through one consent request from the terminal; return the account's name.
+
+    Raises:
+      ConsentDeclined: The consent request ended without access, or took too long; its text says how.
+      NextcloudMcpError: It could not be started.
+    """
+    caller = personal_caller(url, "The command line")
+    try:
+        await services.accounts.open(caller, services.bound)
+    except ElicitationRequired as need:
+        show(need.url)
+        for waited in range(seconds):
+            progress(f"Waiting for you to confirm in the browser… {waited} s")
+            if await pending.wait(need.elicitation_id, seconds=_CONNECT_POLL_SECONDS):
+                break
+        await _check_consent_request(services, need.elicitation_id, caller)
+        await services.accounts.open(caller, services.bound)
+    known = await services.accounts.connection(caller)
+    return known.display_name or known.account_name
+
+
+async def _check_consent_request(services: Services, elicitation_id: str, caller: Caller) -> None:
+    """Stop after a consent request that gave nothing: the next step would start another one without the user."""
+    consent_request = (
+        await services.provisioning.find(elicitation_id, caller.principal) if services.provisioning else None
+    )
+    if consent_request is None or consent_request.state is ElicitationState.COMPLETE:
+        return
+    reason = consent_request.error or _ENDINGS.get(consent_request.state, "The link was not used in time.")
+    raise ConsentDeclined(f"Not connected: {reason}")
+
+
 def list_grants(settings: Settings) -> None:
     """Print every connection."""
     logs.set_up(settings.log_level)
     found = anyio.run(_all, settings)
     if not found and settings.multi_user:
         say(
-            f"Nobody is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
+            f"No user is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
         )
     elif not found:
         say(
@@ -110,7 +161,9 @@ async def _revoke_person(settings: Settings, person: str) -> None:
             signed_out += await database.oauth_tokens.end(principal)
             signed_out += await database.sign_ins.delete_all(principal)
         if not found and not signed_out:
-            raise ConfigurationError(f"Nobody is connected as {person!r}: 'grants list' shows who is.")
+            raise ConfigurationError(
+                f"No user is connected as {person!r}: 'grants list' shows the connected users."
+            )
         for principal in known:
             ended = AuditEntry(now(), principal, "", "disconnect", "by the operator")
             await database.grants.disconnect(principal, audit=ended)
@@ -130,7 +183,7 @@ async def _revoke(settings: Settings) -> None:
             raise ConfigurationError(f"There are several: name one with --nextcloud, of {', '.join(found)}.")
         settings = settings.model_copy(update={"nextcloud_host": found[0]})
     url = str(nextcloud_url_of(settings))
-    async with app.running_services(settings) as (opened, _):
+    async with running_services(Personal(settings)) as (opened, _):
         ended = await opened.accounts.disconnect(personal_caller(url, "The command line"))
     if not ended.was_connected:
         say(f"Nothing is connected at {url}.")

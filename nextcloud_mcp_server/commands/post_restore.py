@@ -10,7 +10,7 @@ from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.commands.console import Progress, result, say
 from nextcloud_mcp_server.errors import NextcloudError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.server import multi_user
+from nextcloud_mcp_server.server.modes.multi_user import nextcloud_oauth2
 from nextcloud_mcp_server.server.services import (
     Overrides,
     nextcloud_url_of,
@@ -75,7 +75,7 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
     overrides = Overrides()
     async with open_database(settings) as database, open_pool_of(settings, overrides) as pool:
         nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
-        provider = multi_user.nextcloud_oauth2(settings, nextcloud, clock=overrides.clock)
+        provider = nextcloud_oauth2(settings, nextcloud, clock=overrides.clock)
         broker = Broker(database, {provider.name: provider}, clock=overrides.clock)
         for number, grant in enumerate(grants, 1):
             progress(f"{number} of {len(grants)}; {dead} have to be asked again")

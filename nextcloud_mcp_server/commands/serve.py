@@ -74,7 +74,7 @@ def greeting(settings: Settings, port: int) -> str:
         lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
         return "\n".join(lines)
     if settings.no_local_auth:
-        lines.append("No secret is asked for: everybody on this computer can call (--no-local-auth).")
+        lines.append("No secret is asked for: every program on this computer can call (--no-local-auth).")
     else:
         lines.append("Clients need the bearer secret of this server.")
     default = Settings.model_fields["port"].default

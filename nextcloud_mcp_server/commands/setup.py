@@ -170,7 +170,7 @@ def ask_to_allow(address: str) -> bool:
     """Ask whether to add an address to Nextcloud's allow list; False without a terminal."""
     return sys.stdin.isatty() and typer.confirm(
         f"Nextcloud sees this computer as {address}. Put it on Nextcloud's allow list now? Say yes if this server runs "
-        "here and nobody else comes from that address.",
+        "here and no other computer uses that address.",
         default=True,
         err=True,
     )
@@ -236,8 +236,8 @@ async def _for_administrator(sentence: str, settings: Draft, pool: httpx2.AsyncC
     if own is None:
         return f"{steps} And this server's address belongs on the allow list: {_ALLOW_LIST}."
     return (
-        f"{steps} And have them run '{allow_by_hand(own)}', if Nextcloud sees this server as {own} and nobody else "
-        "comes from there: then it counts no failed logins of it, which would shut out everybody here."
+        f"{steps} And have them run '{allow_by_hand(own)}', if Nextcloud sees this server as {own} and no other "
+        "computer uses that address: then it counts no failed logins of it, which would shut out all users here."
     )
 
 
@@ -269,7 +269,7 @@ def about_address(page: SecurityPage, own: str | None, *, allowed: bool | None =
     `allowed` says whether it was added now; None where that was not tried.
     """
     why = (
-        "Nextcloud counts failed logins by address, and everybody here shares this server's: on the allow list, one "
+        "Nextcloud counts failed logins by address, and all users here share this server's: on the allow list, one "
         "person's trouble cannot shut out the others."
     )
     if page.allow_listed:

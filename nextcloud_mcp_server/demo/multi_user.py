@@ -60,7 +60,7 @@ class Pair:
     async def refuse_bob(self, ask: Ask, tool: str, arguments: Message) -> None:
         """Let Bob open the link that Alice's client received for this tool call."""
         self.narrator.step("Bob opens Alice's link")
-        self.narrator.say("Somebody sent it to him. He signs in as himself, as anybody would:")
+        self.narrator.say("Another person sent it to him. He signs in as himself:")
         before = self.connected()
         self.bob.looking.begin(())
         page = await self.bob.person.consent(ask.url)
@@ -100,7 +100,7 @@ class Pair:
                 group.start_soon(ask, member)
         for member in (self.alice, self.bob):
             owned = {int(note["id"]) for note in member.notes}
-            expect(bool(owned) and read[member.uid] == owned, "somebody got other notes than before")
+            expect(bool(owned) and read[member.uid] == owned, "a user got other notes than before")
         expect(not read["alice"] & read["bob"], "the two have notes in common")
         self.narrator.done(
             f"Five calls each: {len(read['alice'])} notes of Alice, {len(read['bob'])} of Bob, none of both."

@@ -89,7 +89,7 @@ class OAuthClient:
         }
         url = f"{metadata['authorization_endpoint']}?{urlencode(asked)}"
         told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK, only=only)).query)
-        expect(told["state"] == [state] and told["iss"] == [found.issuer], "somebody else answered")
+        expect(told["state"] == [state] and told["iss"] == [found.issuer], "another server answered")
         answer = await self._http.post(
             metadata["token_endpoint"],
             data={

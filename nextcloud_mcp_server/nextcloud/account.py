@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import anyio
@@ -13,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
@@ -20,7 +22,6 @@ from nextcloud_mcp_server.nextcloud.file_search import FileSearch
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
-from nextcloud_mcp_server.nextcloud.notes import NotesClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
 from nextcloud_mcp_server.nextcloud.tags import LabelsClient
@@ -31,24 +32,10 @@ from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
-    from nextcloud_mcp_server.nextcloud.calendar import CalendarClient
-    from nextcloud_mcp_server.nextcloud.collectives import CollectivesClient
-    from nextcloud_mcp_server.nextcloud.comments import CommentsClient
-    from nextcloud_mcp_server.nextcloud.contacts import ContactsClient
-    from nextcloud_mcp_server.nextcloud.cookbook import CookbookClient
-    from nextcloud_mcp_server.nextcloud.deck import DeckClient
     from nextcloud_mcp_server.nextcloud.download import DownloadClient
-    from nextcloud_mcp_server.nextcloud.forms import FormsClient
-    from nextcloud_mcp_server.nextcloud.mail import MailClient
     from nextcloud_mcp_server.nextcloud.menu import MenuClient
-    from nextcloud_mcp_server.nextcloud.news import NewsClient
-    from nextcloud_mcp_server.nextcloud.sharing import SharingClient
-    from nextcloud_mcp_server.nextcloud.status import StatusClient
-    from nextcloud_mcp_server.nextcloud.tables import TablesClient
-    from nextcloud_mcp_server.nextcloud.talk import TalkClient
-    from nextcloud_mcp_server.nextcloud.tasks import TasksClient
-    from nextcloud_mcp_server.nextcloud.upload import UploadClient
-    from nextcloud_mcp_server.nextcloud.versions import HistoryClient
+
+C = TypeVar("C", bound=AppClient)
 
 _OLDEST = 28
 
@@ -69,16 +56,16 @@ class Account:
         providers: KnownProviders | None = None,
         cache: UserCache | None = None,
     ) -> None:
-        self._shelf = shelf or _no_shelf
         self.uid = http.uid
         self.web = str(http.web)
-        self.notes = NotesClient(http, self._shelf("notes"))
         self.files = FilesClient(http)
         self.trash = TrashClient(http)
         self.user = UserClient(http)
         self.capabilities = CapabilitiesClient(http)
         self._http = http
         self._cache = cache or UserCache()
+        self._connection = Connection(http, wide, shelf or _no_shelf, self._cache)
+        self._clients: dict[type[AppClient], AppClient] = {}
         self._wide = wide
         self._providers = providers
 
@@ -88,13 +75,6 @@ class Account:
         from nextcloud_mcp_server.nextcloud.download import DownloadClient  # noqa: PLC0415 - most servers do without
 
         return DownloadClient(self._http)
-
-    @cached_property
-    def upload(self) -> "UploadClient":
-        """Uploads large files in chunks."""
-        from nextcloud_mcp_server.nextcloud.upload import UploadClient  # noqa: PLC0415 - most servers do without
-
-        return UploadClient(self._http, self.files)
 
     @cached_property
     def menu(self) -> "MenuClient":
@@ -107,13 +87,6 @@ class Account:
     def watch(self) -> WatchClient:
         """Checks whether data has changed."""
         return WatchClient(self._http)
-
-    @cached_property
-    def history(self) -> "HistoryClient":
-        """Earlier versions of files."""
-        from nextcloud_mcp_server.nextcloud.versions import HistoryClient  # noqa: PLC0415 - most servers do without
-
-        return HistoryClient(self._http)
 
     @cached_property
     def labels(self) -> LabelsClient:
@@ -132,107 +105,18 @@ class Account:
             self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache
         )
 
-    @cached_property
-    def sharing(self) -> "SharingClient":
-        """Manages the shares that the user gives and receives."""
-        from nextcloud_mcp_server.nextcloud.sharing import SharingClient  # noqa: PLC0415 - most servers do without
+    def client(self, kind: type[C]) -> C:
+        """Return the client of an app, built at its first use: `nc.client(DeckClient)`."""
+        found = self._clients.get(kind)
+        if found is None:
+            found = self._clients[kind] = kind.from_connection(self._connection)
+        return cast("C", found)
 
-        return SharingClient(self._http)
+    async def zone(self) -> tzinfo:
+        """Fetch the user's time zone; UTC where Nextcloud does not know it."""
+        from nextcloud_mcp_server.nextcloud import user_zone  # noqa: PLC0415 - reads the names of all time zones
 
-    @cached_property
-    def comments(self) -> "CommentsClient":
-        """Comments on files."""
-        from nextcloud_mcp_server.nextcloud.comments import CommentsClient  # noqa: PLC0415 - most servers do without
-
-        return CommentsClient(self._http)
-
-    @cached_property
-    def calendar(self) -> "CalendarClient":
-        """The user's calendars."""
-        from nextcloud_mcp_server.nextcloud.calendar import CalendarClient  # noqa: PLC0415 - seldom used
-
-        return CalendarClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VEVENT"))
-
-    @cached_property
-    def tasks(self) -> "TasksClient":
-        """The user's tasks."""
-        from nextcloud_mcp_server.nextcloud.tasks import TasksClient  # noqa: PLC0415 - seldom used
-
-        return TasksClient(self._http, cache=self._cache, wide=self._wide, shelf=self._shelf("VTODO"))
-
-    @cached_property
-    def contacts(self) -> "ContactsClient":
-        """Address books and contacts."""
-        from nextcloud_mcp_server.nextcloud.contacts import ContactsClient  # noqa: PLC0415 - seldom used
-
-        return ContactsClient(self._http, cache=self._cache)
-
-    @cached_property
-    def deck(self) -> "DeckClient":
-        """Boards, stacks and cards."""
-        from nextcloud_mcp_server.nextcloud.deck import DeckClient  # noqa: PLC0415 - most servers do without
-
-        return DeckClient(self._http)
-
-    @cached_property
-    def tables(self) -> "TablesClient":
-        """Tables and their rows."""
-        from nextcloud_mcp_server.nextcloud.tables import TablesClient  # noqa: PLC0415 - most servers do without
-
-        return TablesClient(self._http)
-
-    @cached_property
-    def talk(self) -> "TalkClient":
-        """Conversations in Talk."""
-        from nextcloud_mcp_server.nextcloud.talk import TalkClient  # noqa: PLC0415 - most servers do without
-
-        return TalkClient(self._http)
-
-    @cached_property
-    def status(self) -> "StatusClient":
-        """Reads and sets user statuses."""
-        from nextcloud_mcp_server.nextcloud.status import StatusClient  # noqa: PLC0415 - most servers do without
-
-        return StatusClient(self._http)
-
-    @cached_property
-    def cookbook(self) -> "CookbookClient":
-        """Recipes."""
-        from nextcloud_mcp_server.nextcloud.cookbook import (  # noqa: PLC0415 - most servers do without
-            CookbookClient,
-        )
-
-        return CookbookClient(self._http)
-
-    @cached_property
-    def collectives(self) -> "CollectivesClient":
-        """Pages of collectives."""
-        from nextcloud_mcp_server.nextcloud.collectives import (  # noqa: PLC0415 - most servers do without
-            CollectivesClient,
-        )
-
-        return CollectivesClient(self._http)
-
-    @cached_property
-    def forms(self) -> "FormsClient":
-        """Reads forms and their submissions."""
-        from nextcloud_mcp_server.nextcloud.forms import FormsClient  # noqa: PLC0415 - most servers do without
-
-        return FormsClient(self._http)
-
-    @cached_property
-    def news(self) -> "NewsClient":
-        """Feeds and their articles."""
-        from nextcloud_mcp_server.nextcloud.news import NewsClient  # noqa: PLC0415 - most servers do without
-
-        return NewsClient(self._http)
-
-    @cached_property
-    def mail(self) -> "MailClient":
-        """Reads mail."""
-        from nextcloud_mcp_server.nextcloud.mail import MailClient  # noqa: PLC0415 - most servers do without
-
-        return MailClient(self._http)
+        return await user_zone.of(self._http)
 
     @property
     def changes(self) -> int:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import httpx2
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.calendar_errors import NO_CALENDAR, NO_OBJECT
@@ -18,7 +19,6 @@ from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, WIDE_AT_ONCE
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
 #: Nextcloud's default limit (`event_size_limit`).

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
-from nextcloud_mcp_server.nextcloud import ical, parallel
+from nextcloud_mcp_server.formats import ical
+from nextcloud_mcp_server.formats.recurrence import Series
+from nextcloud_mcp_server.nextcloud import parallel
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Stored
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, CachedContent
-from nextcloud_mcp_server.nextcloud.recurrence import Series
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 #: Memory for a text together with its parsed lines, as a multiple of its size (measured: 9.6).

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
+from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.ical import uid_of
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
 #: The name of the trash among the calendars; no calendar can have this name.

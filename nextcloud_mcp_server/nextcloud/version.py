@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import etag as etags
-from nextcloud_mcp_server.nextcloud import timestamp
 
 _WORD: Final = re.compile(r"(?P<etag>.*)~(?P<size>\d{0,20})~(?P<time>\d{0,20})", re.ASCII)
 

@@ -98,7 +98,8 @@ class Facts:
     """What a tool's availability depends on.
 
     `app` must be installed at Nextcloud; with `menu` that is only visible in the user's menu. `always` is set
-    for the connection tools. `scopes` are those that a token must have, where tokens limit anything.
+    for the connection tools. `scopes` are those that a token must have, where tokens limit anything. An old name of a
+    tool can be called, but is not `listed`.
     """
 
     toolset: str
@@ -107,6 +108,7 @@ class Facts:
     always: bool
     scopes: frozenset[str] = frozenset()
     menu: bool = False
+    listed: bool = True
 
 
 def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
@@ -317,7 +319,7 @@ class Availability:
                 result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
             tools = cast("list[dict[str, Any]]", result["tools"])
-            shown = [tool for tool in tools if self.shows(ctx, self._listed(self._tools[tool["name"]]))]
+            shown = [tool for tool in tools if self._lists(ctx, self._tools[tool["name"]])]
             return {**result, "tools": shown}
         return wire.advertise(ctx.method, result)
 
@@ -329,9 +331,9 @@ class Availability:
             and not self.lacks(self.audience.owner(ctx), facts.app)
         )
 
-    def _listed(self, facts: Facts) -> Facts:
-        """Remove the scopes that a client requests only at a call."""
-        return replace(facts, scopes=facts.scopes & self._at_sign_in)
+    def _lists(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
+        """Tell whether a tool is listed to the caller; scopes that a client requests only at a call do not count."""
+        return facts.listed and self.shows(ctx, replace(facts, scopes=facts.scopes & self._at_sign_in))
 
     def _permitted(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         """Tell whether the request's token covers the scopes; a call is refused by the same rule."""

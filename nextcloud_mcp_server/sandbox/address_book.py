@@ -15,7 +15,7 @@ _NAME = re.compile(r"(?:[\w-]+\.)?([\w-]+)(?:;[^:]*)?:", re.ASCII)
 
 @dataclass(slots=True)
 class StoredCard:
-    """One card. What is asked of a file is asked of it too, so it says that it is no folder."""
+    """One card. The DAV code treats it like a file, so it has the attributes of one."""
 
     data: str
     modified_at: float
@@ -23,13 +23,13 @@ class StoredCard:
 
     @property
     def etag(self) -> str:
-        """Tell one text from another."""
+        """Return a hash of the text."""
         return hashlib.md5(self.data.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(slots=True)
 class StoredBook:
-    """One address book, the person's own or one that Nextcloud fills and nobody writes to."""
+    """One address book: the user's own, or one that Nextcloud fills and no user can write to."""
 
     display_name: str
     description: str | None = None
@@ -43,12 +43,12 @@ class StoredBook:
         self.changes += 1
 
     def holds_uid(self, uid: str | None, *, but: str) -> bool:
-        """Say whether another card has this UID."""
+        """Return whether another card has this UID."""
         return any(uid_of(card.data) == uid for name, card in self.cards.items() if name != but)
 
 
 def new_books() -> dict[str, StoredBook]:
-    """Give what each person has from the start."""
+    """Return the address books that each user has from the start."""
     return {
         "contacts": StoredBook("Contacts"),
         RECENT_BOOK: StoredBook("Recently contacted", kind="recent"),
@@ -56,10 +56,10 @@ def new_books() -> dict[str, StoredBook]:
 
 
 def lines_of(data: str) -> list[tuple[str, str]]:
-    """Give the unfolded lines of a card with their names.
+    """Return the unfolded lines of a card with their names.
 
     Raises:
-        ValueError: A line is none; the number of the first such line.
+        ValueError: A line is not valid; the message is the number of the first such line.
     """
     found: list[tuple[str, str]] = []
     for number, line in enumerate(_FOLDS.sub("", data).splitlines(), start=1):
@@ -71,7 +71,7 @@ def lines_of(data: str) -> list[tuple[str, str]]:
 
 
 def uid_of(data: str) -> str | None:
-    """Give the UID of a card that can be read."""
+    """Return the UID of a card that can be read."""
     try:
         return next((line.partition(":")[2] for name, line in lines_of(data) if name == "UID"), None)
     except ValueError:
@@ -84,7 +84,7 @@ def repaired(data: str) -> str:
 
 
 def delivered(data: str, names: list[str]) -> str:
-    """Write a card as a REPORT or GET gives it: in vCard 3, and with these properties alone if any are named.
+    """Return a card as a REPORT or GET answers it: in vCard 3, and with only the named properties, if any.
 
     Raises:
         ValueError: The card cannot be parsed.

@@ -30,7 +30,7 @@ class AdminPage:
         self._throttle = throttle
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/settings/admin/security", self._show),
             Route("/apps/bruteforcesettings/ipwhitelist", self._allow, methods=["POST"]),

@@ -1,6 +1,6 @@
 """Puts the sandbox together: state, routes and faults behind one ASGI application."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Self
 
@@ -13,19 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.admin_page import AdminPage
-from nextcloud_mcp_server.sandbox.collectives import CollectivesApi
+from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
-from nextcloud_mcp_server.sandbox.cookbook import CookbookApi
 from nextcloud_mcp_server.sandbox.dav import dav_routes
-from nextcloud_mcp_server.sandbox.deck import DeckApi
 from nextcloud_mcp_server.sandbox.faults import Fault, FaultArea, FaultKind, Faults, FaultStatus
-from nextcloud_mcp_server.sandbox.forms import FormsApi
 from nextcloud_mcp_server.sandbox.frontend import CONTROL_PATH, Frontend
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, refuse_dav
 from nextcloud_mcp_server.sandbox.login_flow import LoginFlows
-from nextcloud_mcp_server.sandbox.mail import MailApi
-from nextcloud_mcp_server.sandbox.news import NewsApi
-from nextcloud_mcp_server.sandbox.notes import NotesApi
 from nextcloud_mcp_server.sandbox.oauth2 import TOKEN_REQUESTS_ALLOWED, OAuth2App
 from nextcloud_mcp_server.sandbox.ocs import OcsApi
 from nextcloud_mcp_server.sandbox.previews import Previews
@@ -34,20 +28,17 @@ from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
-from nextcloud_mcp_server.sandbox.tables import TablesApi
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
-DEFAULT_APPS = frozenset(
-    {
-        "files", "notes", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments",
-        "oauth2", "deck", "tables", "cookbook", "collectives", "forms", "spreed", "user_status", "news",
-        "mail",
-    }
+#: What Nextcloud itself brings; the apps of the catalogue join it.
+_CORE = (
+    "files", "dav", "files_trashbin", "files_versions", "files_sharing", "systemtags", "comments", "oauth2",
 )  # fmt: skip
+DEFAULT_APPS = frozenset(_CORE) | {app.name for app in APPS}
 
 
 class FaultRequest(BaseModel):
-    """A fault as the control endpoint takes it."""
+    """A fault in the form that the control endpoint accepts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +52,7 @@ class FaultRequest(BaseModel):
 
 
 class Sandbox:
-    """A small Nextcloud. `app` is the ASGI application, the rest is for tests to look at and change.
+    """A small Nextcloud. `app` is the ASGI application; tests read and change the rest.
 
     `version` is the major version that it answers like; `apps` are the installed ones, unless those of the version.
     """
@@ -123,27 +114,20 @@ class Sandbox:
         return sandbox
 
     def served_at(self, origin: str) -> str:
-        """Give the URL of the Nextcloud that is served at this origin."""
+        """Return the URL of the Nextcloud that is served at this origin."""
         return f"{origin}{self.context.base_path}"
 
     def add_user(
         self, uid: str, *, password: str | None = None, display_name: str | None = None, admin: bool = False
     ) -> User:
-        """Take a person in; the password is the uid unless given."""
+        """Add a user; the password is the uid unless given."""
         password = uid if password is None else password
         return self.state.add_user(User(uid, display_name or uid, password, admin=admin))
 
     def _routes(self) -> list[BaseRoute]:
         routes = [
             # Before what answers everything else below /ocs.
-            *(DeckApi(self.context, self._gate).routes() if "deck" in self.context.apps else ()),
-            *(
-                CollectivesApi(self.context, self._gate).routes()
-                if "collectives" in self.context.apps
-                else ()
-            ),
-            *(FormsApi(self.context, self._gate).routes() if "forms" in self.context.apps else ()),
-            *(MailApi(self.context, self._gate).routes() if "mail" in self.context.apps else ()),
+            *self._routes_of_apps(),
             *LoginFlows(self.context, self._gate).routes(),
             *OcsApi(self.context, self._gate, self.throttle).routes(),
             *AdminPage(self.context, self._gate, self.throttle).routes(),
@@ -156,15 +140,12 @@ class Sandbox:
         ]
         if "oauth2" in self.context.apps:
             routes += OAuth2App(self.context, self._gate, self.token_throttle).routes()
-        if "notes" in self.context.apps:
-            routes += NotesApi(self.context, self._gate).routes()
-        if "cookbook" in self.context.apps:
-            routes += CookbookApi(self.context, self._gate).routes()
-        if "news" in self.context.apps:
-            routes += NewsApi(self.context, self._gate).routes()
-        if "tables" in self.context.apps:
-            routes += TablesApi(self.context, self._gate).routes()
         return routes
+
+    def _routes_of_apps(self) -> Iterator[BaseRoute]:
+        for app in APPS:
+            if app.api is not None and app.name in self.context.apps:
+                yield from app.api(self.context, self._gate).routes()
 
     def _authenticate(self, request: Request) -> User | Response:
         found = self._gate.identify(request, "dav")

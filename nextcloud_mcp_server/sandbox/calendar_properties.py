@@ -35,13 +35,13 @@ BOXES = {
 
 
 def collection_values(right: str, kind: Markup) -> Values:
-    """Describe a collection with rights of a kind."""
+    """Return the properties of a collection with these rights."""
     rights = "".join(f"<d:privilege><{each}/></d:privilege>" for each in _RIGHTS[right])
     return {f"{{{DAV}}}resourcetype": kind, f"{{{DAV}}}current-user-privilege-set": Markup(rights)}
 
 
 def object_values(one: StoredObject) -> Values:
-    """Describe an object."""
+    """Return the properties of an object."""
     return {
         f"{{{DAV}}}getlastmodified": http_date(one.modified_at),
         f"{{{DAV}}}getcontentlength": str(len(one.data.encode())),
@@ -54,7 +54,7 @@ def object_values(one: StoredObject) -> Values:
 
 
 def pick(href: str, values: Values, wanted: list[str] | None) -> Found:
-    """Pick what is asked for; without a question the properties that are cheap."""
+    """Return the requested properties; without a list, those that are cheap to compute."""
     cheap = [name for name in values if name.startswith((f"{{{DAV}}}get", f"{{{DAV}}}resource"))]
     names = cheap if wanted is None else wanted
     missing = [name for name in names if name not in values]

@@ -1,7 +1,8 @@
-"""Whom the sandbox informs when a meeting is stored, as sabre/dav's `Schedule/Plugin.php` and Nextcloud's plugins do.
+"""Informs the attendees of a stored meeting, as sabre/dav's `Schedule/Plugin.php` and Nextcloud's plugins do.
 
-Nextcloud 32 looks at the addresses of the calendar's owner: who is none of them invites nobody, and nobody is told.
-What it did is noted at each person as SCHEDULE-STATUS (RFC 6638 §7.3), so the stored text is another one than was sent.
+Nextcloud 32 compares the organizer with the addresses of the calendar's owner: without a match no user is informed.
+The result is stored with each attendee as SCHEDULE-STATUS (RFC 6638 §7.3), so the stored text is not the
+sent one.
 """
 
 import re
@@ -35,7 +36,7 @@ class _Person:
 
 
 def scheduled(state: State, owner: User, old: str, new: str) -> str | None:
-    """Inform people of a change, and give the text with what became of it; None when nobody is informed."""
+    """Inform the attendees of a change, and return the text with the results; None if no user is informed."""
     lines = unfolded(new)
     people = [_person(line) for line in lines if _is(line, "ATTENDEE")]
     organizer = next((_person(line) for line in lines if _is(line, "ORGANIZER")), None)
@@ -62,7 +63,7 @@ def scheduled(state: State, owner: User, old: str, new: str) -> str | None:
 
 
 def cancelled(state: State, owner: User, old: str) -> None:
-    """Inform people that a meeting was deleted."""
+    """Inform the attendees that a meeting was deleted."""
     lines = unfolded(old)
     organizer = next((_person(line) for line in lines if _is(line, "ORGANIZER")), None)
     own = f"mailto:{owner.email}".lower()
@@ -75,7 +76,7 @@ def cancelled(state: State, owner: User, old: str) -> None:
 
 
 def _invited(people: list[_Person], own: str) -> list[str]:
-    """List who is told by the server: not whom a client wants to tell itself (RFC 6638 §7.1)."""
+    """Return the attendees whom the server informs, not those whom the client informs itself (RFC 6638 §7.1)."""
     return [
         each.address
         for each in people
@@ -84,7 +85,7 @@ def _invited(people: list[_Person], own: str) -> list[str]:
 
 
 def _request(state: State, address: str, text: str, *, significant: bool) -> str | None:
-    """Tell one person, and give the code of what became of it; None leaves the one that is there."""
+    """Inform one attendee, and return the status code; None keeps the existing one."""
     local = any(address == f"mailto:{user.email}".lower() for user in state.users.values() if user.email)
     status = "1.2" if local else "3.7"
     if not significant:
@@ -102,7 +103,7 @@ def _mail(state: State, address: str, method: str) -> None:
 
 
 def _last(text: str) -> str:
-    """Give the end of an event, zones aside; what recurs has none here."""
+    """Return the end of an event, without its zone; None for a recurring one."""
     found = {
         line.partition(":")[0].partition(";")[0]: line.rpartition(":")[2]
         for line in _inside(text)
@@ -116,7 +117,7 @@ def _significant(text: str) -> list[str]:
 
 
 def _inside(text: str) -> list[str]:
-    """List the lines of all events, without what is said of time zones."""
+    """Return the lines of all events, without the time zones."""
     lines = unfolded(text)
     return lines[lines.index("BEGIN:VEVENT") :] if "BEGIN:VEVENT" in lines else []
 
@@ -139,7 +140,7 @@ def _person(line: str) -> _Person:
 
 
 def _parted(line: str) -> tuple[str, str]:
-    """Part the value from what is before it: at the first colon outside of quotes (RFC 5545 §3.1)."""
+    """Split a line into name and value: at the first colon outside of quotes (RFC 5545 §3.1)."""
     found = _PARTS.fullmatch(line)
     return (found[1], found[2]) if found else (line, "")
 

@@ -24,7 +24,7 @@ _DIGITS = re.compile(r"\d{8}(?:T\d{6})?")
 
 @dataclass(slots=True)
 class StoredObject:
-    """One object. What is asked of a file is asked of it too, so it says that it is no folder."""
+    """One object. The DAV code treats it like a file, so it has the attributes of one."""
 
     data: str
     modified_at: float
@@ -32,19 +32,19 @@ class StoredObject:
 
     @property
     def etag(self) -> str:
-        """Tell one text from another."""
+        """Return a hash of the text."""
         return hashlib.md5(self.data.encode(), usedforsecurity=False).hexdigest()
 
     @property
     def kind(self) -> str:
-        """What it holds: VEVENT, VTODO."""
+        """The kind of component: VEVENT or VTODO."""
         begun = (value for name, value in _properties(self.data) if name == "BEGIN")
         return next((value for value in begun if value in _KINDS), "")
 
     def takes_place(self, start: str, end: str) -> bool:
-        """Say whether it may fall into a range; what recurs does from its start on, wherever its end is.
+        """Return whether the object may be in a range; a recurring one is in every range after its start.
 
-        Zones are not looked at, so this may be off by as many hours as they are.
+        Time zones are ignored, so the result may be wrong by their offset.
         """
         inside = self.data.partition(f"BEGIN:{self.kind}")[2]
         found = dict(reversed(list(_properties(inside))))
@@ -64,7 +64,7 @@ class Trashed:
 
 @dataclass(slots=True)
 class StoredCalendar:
-    """One calendar; `shared_with` says who else has it, and whether they may write to it."""
+    """One calendar; `shared_with` maps other users to whether they may write to it."""
 
     display_name: str
     color: str = "#00679e"
@@ -83,12 +83,12 @@ class StoredCalendar:
         self.changes += 1
 
     def holds_uid(self, uid: str | None, *, but: str) -> bool:
-        """Say whether another object has this UID."""
+        """Return whether another object has this UID."""
         return any(uid_of(one.data) == uid for name, one in self.objects.items() if name != but)
 
 
 def new_calendars() -> dict[str, StoredCalendar]:
-    """Give what each person has from the start."""
+    """Return the calendars that each user has from the start."""
     return {
         "personal": StoredCalendar("Personal"),
         BIRTHDAYS: StoredCalendar("Contact birthdays", color="#E9D859", kind="birthdays"),
@@ -96,7 +96,7 @@ def new_calendars() -> dict[str, StoredCalendar]:
 
 
 def check_object(calendar: StoredCalendar, data: str) -> None:
-    """Refuse what sabre/dav does not store: no calendar object, of no kind the calendar takes, or not valid.
+    """Refuse what sabre/dav does not store: an invalid object, or one of a kind that the calendar does not accept.
 
     Raises:
         DavFault: 403 or 415.
@@ -116,12 +116,12 @@ def check_object(calendar: StoredCalendar, data: str) -> None:
 
 
 def unfolded(data: str) -> list[str]:
-    """Give the content lines, each in one."""
+    """Return the unfolded content lines."""
     return _FOLDS.sub("", data).splitlines()
 
 
 def uid_of(data: str) -> str | None:
-    """Give the UID of an object."""
+    """Return the UID of an object."""
     return next((value for name, value in _properties(data) if name == "UID"), None)
 
 

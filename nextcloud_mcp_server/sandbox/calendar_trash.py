@@ -11,7 +11,7 @@ _NS = "http://nextcloud.com/ns"
 
 
 def discard(state: State, calendar: StoredCalendar, name: str) -> None:
-    """Move an object to the trash, whose old name gets free for another one."""
+    """Move an object to the trash; its name becomes free."""
     trashed = _renamed(name)
     _check_free(calendar, trashed)
     calendar.trash[trashed] = Trashed(
@@ -23,7 +23,8 @@ def discard(state: State, calendar: StoredCalendar, name: str) -> None:
 def check_trash(state: State, calendar: StoredCalendar, uid: str) -> None:
     """Refuse to store a UID that is in the trash.
 
-    Nextcloud means to put that one aside, but its database has each UID once (seen on 32.0.1 with PostgreSQL).
+    Nextcloud intends to rename the old object, but its database allows each UID only once (seen on 32.0.1
+    with PostgreSQL).
     """
     if all(uid_of(one.stored.data) != uid for one in calendar.trash.values()):
         return
@@ -40,7 +41,7 @@ def check_trash(state: State, calendar: StoredCalendar, uid: str) -> None:
 
 
 def trashed_values(user: User) -> dict[str, Values]:
-    """Describe all that a person deleted from calendars of their own, by its name in the trash."""
+    """Return what a user deleted from their own calendars, by its name in the trash."""
     return {
         f"{one.id}.ics": {
             **object_values(one.stored),
@@ -54,7 +55,7 @@ def trashed_values(user: User) -> dict[str, Values]:
 
 
 def restore(user: User, name: str) -> None:
-    """Put an object back to where it was."""
+    """Move an object back to its calendar."""
     for calendar in user.calendars.values():
         for uri, one in calendar.trash.items():
             if f"{one.id}.ics" != name:

@@ -7,6 +7,8 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.apps.deck.calendar import board_calendars
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
 from nextcloud_mcp_server.sandbox.calendar_properties import (
     BOXES,
     CALENDAR,
@@ -45,7 +47,6 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_found,
     not_implemented,
 )
-from nextcloud_mcp_server.sandbox.deck_calendar import board_calendars
 from nextcloud_mcp_server.sandbox.propfind import http_date
 from nextcloud_mcp_server.sandbox.state import State, User
 from nextcloud_mcp_server.sandbox.transfer import check_conditions, destination_of, empty, read_body
@@ -64,7 +65,7 @@ _ALLOWED = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY, MOVE, RE
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A calendar as one person sees it: their own, or shared by `owner`."""
+    """A calendar as one user sees it: their own, or shared by `owner`."""
 
     stored: StoredCalendar
     owner: User
@@ -86,7 +87,7 @@ class CalendarRequest:
     base: str
 
     async def answer(self) -> Response:
-        """Carry the request out."""
+        """Answer the request."""
         body = await read_body(self.request)
         match self.request.method, self.names:
             case "PROPFIND", ["trashbin", "objects"]:
@@ -193,7 +194,7 @@ class CalendarRequest:
         return empty(204)
 
     def _refused(self, seen: _Seen, name: str, object_name: str | None) -> DavFault:
-        """Refuse a change: what belongs to others looks as if it were not there (`DavAclPlugin.php`)."""
+        """Refuse a change: objects of other users look missing (`DavAclPlugin.php`)."""
         if object_name is not None and (seen.owner is not self.user or seen.stored.kind == "deck"):
             return not_found(f"Node with name '{object_name}' could not be found")
         if seen.owner is not self.user:
@@ -289,7 +290,7 @@ class CalendarRequest:
 
     def _calendars(self) -> dict[str, _Seen]:
         own = {name: _Seen(one, self.user) for name, one in self.user.calendars.items() if not one.deleted}
-        boards = board_calendars(self.state.deck, self.user.uid)
+        boards = board_calendars(self.state.store(DeckStore), self.user.uid)
         own |= {name: _Seen(one, self.user) for name, one in boards.items()}
         for owner in self.state.users.values():
             for name, one in owner.calendars.items():
@@ -309,7 +310,7 @@ class CalendarRequest:
 
 
 def answer_principal(user: User, wanted: list[str] | None, *, base: str) -> Response:
-    """Answer PROPFIND on a person: where their things are, and how they are invited."""
+    """Answer PROPFIND on a principal: its homes, and its addresses for invitations."""
     home = escape_href(f"{base}/principals/users/{user.uid}/")
     mail = [f"mailto:{user.email}"] if user.email else []
     values: Values = {
@@ -332,7 +333,7 @@ def _sharing(seen: _Seen) -> Values:
 
 
 def no_home(uid: str) -> DavFault:
-    """Say that there is no such home, which is what the homes of others look like too."""
+    """Answer that there is no such home; the homes of other users get the same answer."""
     return DavFault(
         404, "Sabre\\DAV\\Exception\\NotFound", f"Node with name '{uid}' could not be found", headers=_HEADERS
     )
@@ -355,7 +356,7 @@ def _download(name: str, found: StoredObject) -> Response:
 
 
 def _passes(one: StoredObject, asked: Element) -> bool:
-    """Say whether an object is of the kind that is asked for, and in the range."""
+    """Return whether an object is of the requested kind, and in the range."""
     whole = asked.find("filter", uri=CAL)
     outer = None if whole is None else whole.find("comp-filter", uri=CAL)
     inner = None if outer is None else outer.find("comp-filter", uri=CAL)

@@ -1,18 +1,17 @@
-"""What the sandbox says it can do: the capabilities document and status.php."""
+"""The capabilities document and status.php of the sandbox."""
 
 from starlette.requests import Request
 
+from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import address_of
 from nextcloud_mcp_server.sandbox.state import User
 
 PRODUCT = "Nextcloud"
-NOTES_API_VERSIONS = ("0.2", "1.3", "1.4")
-_TALK_FEATURES = ("chat-v2", "chat-replies", "chat-keep-notifications", "reactions", "silent-send")
 
 
 def status_document(context: Context) -> dict[str, object]:
-    """Describe the installation, as status.php does."""
+    """Return the document of status.php."""
     return {
         "installed": True,
         "maintenance": context.state.maintenance,
@@ -28,7 +27,7 @@ def status_document(context: Context) -> dict[str, object]:
 def capabilities_document(
     context: Context, request: Request, *, user: User | None, delay_ms: int
 ) -> dict[str, object]:
-    """Describe what the server can do; anonymous visitors learn less."""
+    """Return the capabilities; requests without a user get fewer."""
     major, minor, micro = (int(part) for part in context.profile.server.split("."))
     base = f"{context.origin(request)}{context.base_path}"
     throttling = {"delay": delay_ms, "allow-listed": address_of(request) in context.state.allow_listed}
@@ -66,7 +65,7 @@ def _core(context: Context, user: User) -> dict[str, object]:
 
 
 def _of_apps(context: Context, user: User) -> dict[str, object]:
-    trash, profile = "files_trashbin" in context.apps, context.profile
+    trash = "files_trashbin" in context.apps
     described: dict[str, dict[str, object]] = {
         "files": {
             "$comment": (
@@ -86,24 +85,12 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         "systemtags": {"enabled": True},
         "fulltextsearch": {"remote": True, "providers": [{"id": "files", "name": "Files"}]},
         "files_sharing": {"api_enabled": True, "public": {"enabled": True}, "resharing": True},
-        "spreed": {
-            "features": [*_TALK_FEATURES, *(["react-permission"] if profile.react_permission else [])],
-            "config": {"chat": {"max-length": 32000, "read-privacy": 0}},
-            "version": profile.talk,
-        },
-        "user_status": {"enabled": True, "restore": True, "supports_emoji": True, "supports_busy": True},
         "dav": {"chunking": "1.0", "bulkupload": "1.0"},
-        "notes": {
-            "api_version": list(NOTES_API_VERSIONS),
-            "version": profile.notes,
-            "notes_path": user.notes_path,
-        },
-        "cookbook": {"api-version": {"epoch": 0, "major": 1, "minor": 2}, "version": [0, 11, 5]},
-        "forms": {"version": "5.3.5", "apiVersions": ["v3"]},
-        "tables": {"enabled": True, "version": profile.tables, "apiVersions": ["1.0", "2.0", "2.1"]},
-        "deck": {"version": profile.deck, "canCreateBoards": True, "apiVersions": ["1.0", "1.1"]},
         "end-to-end-encryption": {"enabled": True, "api-version": "2.1", "keys-exist": True},
     }
+    for app in APPS:
+        if app.capability is not None:
+            described[app.name] = app.capability(context, user)
     return {app: described[app] for app in described if app in context.apps - user.denied_apps}
 
 

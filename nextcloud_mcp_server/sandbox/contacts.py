@@ -78,7 +78,7 @@ class ContactsRequest:
     base: str
 
     async def answer(self) -> Response:
-        """Carry the request out."""
+        """Answer the request."""
         body = await read_body(self.request)
         match self.request.method, self.names:
             case "PROPFIND", _:
@@ -219,7 +219,7 @@ def _unsupported(message: str) -> DavFault:
 
 
 def _passes(card: StoredCard, filters: Iterable[Element]) -> bool:
-    """Say whether one of the filters finds its text."""
+    """Return whether one of the filters matches."""
     conditions = [(one.attributes["name"], one.find("text-match", uri=CARD)) for one in filters]
     return not conditions or any(
         wanted is None or wanted.text.casefold() in line.partition(":")[2].casefold()
@@ -270,7 +270,7 @@ def _rights(kind: str) -> Markup:
 
 
 def _properties(href: str, values: _Values, wanted: list[str] | None) -> Found:
-    """Pick what is asked for; without a question the properties that are cheap."""
+    """Return the requested properties; without a list, those that are cheap to compute."""
     cheap = [name for name in values if name.startswith((f"{{{DAV}}}get", f"{{{DAV}}}resource"))]
     names = cheap if wanted is None else wanted
     missing = [name for name in names if name not in values]

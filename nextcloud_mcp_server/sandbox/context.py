@@ -1,4 +1,4 @@
-"""What every part of the sandbox shares while it answers one request."""
+"""The parts of the sandbox that every request handler uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nextcloud_mcp_server.sandbox.state import Clock, State, User
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Handed to the functions that make routes; paths in them are relative to `base_path`."""
+    """Passed to the functions that create routes; their paths are relative to `base_path`."""
 
     state: State
     faults: Faults
@@ -26,9 +26,9 @@ class Context:
     authenticate: Callable[[Request], User | Response]
 
     def path(self, path: str) -> str:
-        """Give the path at which a browser reaches a route."""
+        """Return the path at which a browser reaches a route."""
         return f"{self.base_path}{'' if self.pretty_urls else '/index.php'}{path}"
 
     def origin(self, request: Request) -> str:
-        """Say what the server believes its own address to be, without the base path."""
+        """Return the origin that the server assumes to be its own, without the base path."""
         return self.state.overwrite_host or f"{request.url.scheme}://{request.url.netloc}"

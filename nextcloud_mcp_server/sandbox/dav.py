@@ -1,4 +1,4 @@
-"""The sandbox's WebDAV: who is served what below /remote.php/dav and /remote.php/webdav."""
+"""The sandbox's WebDAV: checks the user, and chooses the handler below /remote.php/dav and /remote.php/webdav."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ _HEADERS = {"Content-Type": XML_TYPE, "Vary": "Brief,Prefer", "DAV": FEATURES}
 
 
 def dav_routes(context: Context) -> list[BaseRoute]:
-    """Make the routes, relative to the context's base path."""
+    """Return the routes, relative to the context's base path."""
     modern, legacy = DavEndpoint(context, legacy=False), DavEndpoint(context, legacy=True)
     return [
         Route("/remote.php/dav", modern),
@@ -157,7 +157,7 @@ class DavEndpoint:
         return await self._answer_foreign_files(request, uid, names)
 
     async def _answer_foreign_files(self, request: Request, uid: str, names: Sequence[str]) -> Response:
-        """Answer for someone else's home: it seems to be an empty folder."""
+        """Answer for the home of another user: it looks like an empty folder."""
         if uid not in self._context.state.users:
             raise not_found(f"Principal with name {uid} not found")
         if names:

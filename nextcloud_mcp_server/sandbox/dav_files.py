@@ -1,4 +1,4 @@
-"""WebDAV on one person's files: every method below /remote.php/dav/files/{uid}."""
+"""WebDAV on one user's files: every method below /remote.php/dav/files/{uid}."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ _ALLOWED_ON_FOLDER = "OPTIONS, GET, HEAD, DELETE, PROPFIND, PUT, PROPPATCH, COPY
 
 @dataclass(frozen=True, slots=True)
 class FilesRequest:
-    """One request, with the place it speaks of and the path below the home."""
+    """One request, with its place and the path below the home."""
 
     request: Request
     place: Place
@@ -61,7 +61,7 @@ class FilesRequest:
     headers: dict[str, str]
 
     async def answer(self) -> Response:
-        """Carry the request out.
+        """Answer the request.
 
         Raises:
             DavFault: with the body Nextcloud would send.
@@ -85,7 +85,7 @@ class FilesRequest:
 
     @property
     def node(self) -> Node:
-        """The resource, which must exist."""
+        """The requested resource, which must exist."""
         return self.place.tree.get(self.path)
 
     async def propfind(self) -> Response:
@@ -183,7 +183,7 @@ class FilesRequest:
         return empty(204 if replaced else 201, **{"OC-FileId": node.oc_id})
 
     async def options(self) -> Response:
-        """Say what is possible."""
+        """Answer OPTIONS."""
         return empty(200, Allow=_ALLOWED_ON_FOLDER, DAV=self.headers["DAV"])
 
     def _check_target(self, destination: str) -> None:
@@ -227,7 +227,7 @@ _FAULTS: dict[type[FileFault], Callable[[str], DavFault]] = {
 
 
 def translate(fault: FileFault, method: str) -> DavFault:
-    """Give the tree's refusal the form of Nextcloud's exceptions."""
+    """Return the error of a file tree as Nextcloud's exception."""
     if isinstance(fault, FileLocked) and method == "MOVE":
         # Nextcloud does not translate the exception here, so it surfaces as a 500.
         return DavFault(500, "OCP\\Lock\\LockedException", str(fault))

@@ -1,4 +1,4 @@
-"""Reads an HTML page as a person does: its title, heading, words, links and forms."""
+"""Reads the title, heading, text, links and forms of an HTML page."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ _NOT_SENT = frozenset({"submit", "button", "image", "reset"})
 
 @dataclass(slots=True)
 class Field:
-    """A field of a form. `label` is what stands first in its label."""
+    """A field of a form. `label` is the first text of its label."""
 
     name: str
     kind: str
@@ -20,7 +20,7 @@ class Field:
 
     @property
     def is_choice(self) -> bool:
-        """Tell whether it is a box to tick."""
+        """Return whether the field is a check box."""
         return self.kind == "checkbox"
 
 
@@ -36,7 +36,7 @@ class Form:
 
 @dataclass(slots=True)
 class Document:
-    """What a page holds, in its order."""
+    """The contents of a page, in order."""
 
     title: str = ""
     heading: str = ""
@@ -46,7 +46,7 @@ class Document:
 
     @classmethod
     def read(cls, html: str) -> Self:
-        """Read a page; what is not well-formed is taken as it comes."""
+        """Read a page, also one that is not well-formed."""
         made = cls()
         reader = _Reader(made)
         reader.feed(html)
@@ -57,7 +57,7 @@ class Document:
 
     @property
     def choices(self) -> list[Field]:
-        """List the boxes to tick."""
+        """Return the check boxes."""
         return [one for form in self.forms for one in form.fields if one.is_choice]
 
 

@@ -1,4 +1,4 @@
-"""Faults that a test or the demo can switch on, so that the hard cases can be seen."""
+"""Faults that a test or the demo can switch on."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ STREAMED_KEY = "nextcloud_mcp_server.sandbox.streamed"
 
 
 class LostAnswer(ConnectionError):
-    """The request was carried out, and the connection broke before the answer arrived."""
+    """The request was carried out, but the connection broke before the response arrived."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Fault:
     status: FaultStatus = 503
 
     def takes(self, area: Area, method: str) -> bool:
-        """Say whether this request is hit, and count it."""
+        """Return whether the fault hits this request, and count it."""
         if self.area not in {"all", area} or (self.methods is not None and method not in self.methods):
             return False
         if self.after > 0:
@@ -67,7 +67,7 @@ class Faults:
         after: int = 0,
         methods: frozenset[str] | None = None,
     ) -> None:
-        """Carry the request out, then break the connection instead of answering."""
+        """Answer the request, then break the connection instead of answering."""
         self.active.append(Fault("lost_body", area=area, times=times, after=after, methods=methods))
 
     def streamed(self, *, times: int | None = None, after: int = 0) -> None:

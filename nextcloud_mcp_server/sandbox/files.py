@@ -1,4 +1,4 @@
-"""One person's files in the sandbox: a tree with etags, quota, favourites, locks and a trash."""
+"""One user's files in the sandbox: a tree with etags, quota, favourites, locks and a trash."""
 
 import hashlib
 import unicodedata
@@ -13,7 +13,7 @@ _FORBIDDEN_SUFFIXES = (".part", ".filepart")
 
 
 class FileFault(Exception):
-    """The tree refuses something; the message is the one Nextcloud sends."""
+    """An error of the tree, with Nextcloud's message."""
 
 
 class FileMissing(FileFault):
@@ -21,11 +21,11 @@ class FileMissing(FileFault):
 
 
 class FileLocked(FileFault):
-    """Someone is writing it right now."""
+    """Another request is writing the file."""
 
 
 class ParentMissing(FileFault):
-    """The folder it should go into does not exist."""
+    """The parent folder does not exist."""
 
 
 class NameRefused(FileFault):
@@ -33,16 +33,16 @@ class NameRefused(FileFault):
 
 
 class NotWritable(FileFault):
-    """It may be read only."""
+    """The user may only read it."""
 
 
 class QuotaExceeded(FileFault):
-    """No room left."""
+    """The quota is used up."""
 
 
 @dataclass(slots=True, eq=False)
 class TrashItem:
-    """Something deleted: the node, where it was and when it went."""
+    """A deleted node, with its former path and the time of deletion."""
 
     node: Node
     original_path: str
@@ -50,12 +50,12 @@ class TrashItem:
 
     @property
     def entry_name(self) -> str:
-        """Build the name it has in the trash."""
+        """Return its name in the trash."""
         return f"{self.node.name}.d{self.deleted_at}"
 
 
 class FileTree:
-    """One person's files. Paths start with a slash; names are kept in NFC.
+    """One user's files. Paths start with a slash; names are kept in NFC.
 
     A file written twice within one second keeps its etag, as on Nextcloud's local storage:
     a stale `If-Match` then succeeds. With `coarse_etags=False` every write gets a new one.
@@ -158,7 +158,7 @@ class FileTree:
         return node
 
     def restore_version(self, node: Node, moment: int) -> None:
-        """Let a file hold again what it held; what it held until now becomes a version."""
+        """Restore an earlier content of a file; the current content becomes a version."""
         old, now = node.versions.pop(moment), node.content
         if now is not None:
             node.versions[node.modified_at] = now
@@ -241,11 +241,11 @@ class FileTree:
         self._locked.add(_normal(path))
 
     def unlock(self, path: str) -> None:
-        """Take the lock away."""
+        """Remove the lock."""
         self._locked.discard(_normal(path))
 
     def is_locked(self, path: str) -> bool:
-        """Tell whether a path is locked."""
+        """Return whether a path is locked."""
         return _normal(path) in self._locked
 
     def check_unlocked(self, path: str) -> None:
@@ -255,12 +255,12 @@ class FileTree:
 
     @property
     def used_bytes(self) -> int:
-        """Count the bytes in use."""
+        """Return the number of bytes in use."""
         return self.root.size
 
     @property
     def available_bytes(self) -> int:
-        """Count the bytes left; -3 means no limit."""
+        """Return the number of free bytes; -3 means no limit."""
         return -3 if self.quota_bytes is None else max(0, self.quota_bytes - self.used_bytes)
 
     def check_room(self, path: str, size: int, *, instead_of: Node | None = None) -> None:
@@ -324,7 +324,7 @@ class FileTree:
 
     @property
     def now(self) -> int:
-        """Tell the time of the person's files, in Unix seconds."""
+        """Return the current time in Unix seconds."""
         return int(self._clock())
 
     def _fresh_etag(self, *, short: bool = False) -> str:

@@ -77,7 +77,7 @@ class Frontend:
             raise LostAnswer("The connection broke before the answer arrived.")
 
     def _local_path(self, path: str) -> str | HTTPStatus:
-        """Cut off what comes before a route's path, or say how the web server refuses it."""
+        """Remove the base path, or return the web server's error."""
         base = self._context.base_path
         if "\0" in path:
             return HTTPStatus.BAD_REQUEST

@@ -1,4 +1,4 @@
-"""Which method answers which request below an app's address."""
+"""Finds the method that answers a request to an app."""
 
 import re
 from collections.abc import Iterable

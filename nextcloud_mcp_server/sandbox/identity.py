@@ -1,4 +1,4 @@
-"""Who a request acts as: session cookies first, then Basic, then Bearer."""
+"""The user of a request: from session cookies first, then Basic, then Bearer."""
 
 import base64
 import binascii
@@ -41,7 +41,7 @@ _DAV_REASONS = (
 
 
 class Refusal(StrEnum):
-    """Why nobody may act; the value is the message where the area shows one."""
+    """Why a request is refused; the value is the message, where the area shows one."""
 
     ANONYMOUS = "Current user is not logged in"
     BAD_PASSWORD = ""
@@ -62,24 +62,24 @@ class Identity:
 
 
 def session_of(request: Request) -> Session:
-    """Give the session that the outer application attached to this request."""
+    """Return the session that the outer application attached to this request."""
     return request.scope[SESSION_KEY]
 
 
 def address_of(request: Request) -> str:
-    """Give the address that bad logins are counted for."""
+    """Return the address that bad logins are counted for."""
     return request.client.host if request.client else "unknown"
 
 
 class Gate:
-    """Finds out who a request acts as."""
+    """Identifies the user of a request."""
 
     def __init__(self, state: State, throttle: Throttle) -> None:
         self._state = state
         self._throttle = throttle
 
     def identify(self, request: Request, area: Area) -> Identity | Refusal:
-        """Decide who acts, and note it for the request log."""
+        """Identify the user, and record them for the request log."""
         found = self._identify(request, area)
         request.scope[IDENTITY_KEY] = found
         return found
@@ -112,7 +112,7 @@ class Gate:
         return found
 
     def _opens_session(self, request: Request, found: Identity) -> bool:
-        """Tell whether the cookies of this answer will act as the person.
+        """Return whether the cookies of this response open a session of the user.
 
         A password opens a session only for clients that bring back a first cookie; tokens always do.
         """
@@ -139,7 +139,7 @@ class Gate:
         return found
 
     def visitor(self, request: Request) -> User | None:
-        """Tell who is signed in with this browser."""
+        """Return the user who is signed in with this browser."""
         user = self._state.users.get(session_of(request).uid or "")
         return user if user is not None and user.enabled else None
 
@@ -190,7 +190,7 @@ class Gate:
 
 
 def administrator(gate: Gate, request: Request) -> Identity | Response:
-    """Find the administrator who asks, as AppFramework's middleware does for routes of administrators."""
+    """Return the administrator who sent the request, as AppFramework's middleware does for their routes."""
     found = gate.identify(request, "other")
     if isinstance(found, Refusal):
         return refuse_json(found)
@@ -203,7 +203,7 @@ def administrator(gate: Gate, request: Request) -> Identity | Response:
 
 
 def refuse_dav(request: Request, refusal: Refusal) -> Response:
-    """Say no as DAV does."""
+    """Refuse a request in the form of DAV."""
     not_authenticated = "Sabre\\DAV\\Exception\\NotAuthenticated"
     if refusal is Refusal.THROTTLED:
         return dav_error(
@@ -226,7 +226,7 @@ def refuse_dav(request: Request, refusal: Refusal) -> Response:
 
 
 def refuse_ocs(request: Request, refusal: Refusal) -> Response:
-    """Say no as OCS does."""
+    """Refuse a request in the form of OCS."""
     if refusal is Refusal.THROTTLED:
         return ocs_reply(request, code=429, message=refusal.value)
     if refusal is Refusal.ANONYMOUS:
@@ -235,7 +235,7 @@ def refuse_ocs(request: Request, refusal: Refusal) -> Response:
 
 
 def refuse_json(refusal: Refusal) -> Response:
-    """Say no as the apps' JSON APIs do."""
+    """Refuse a request in the form of the apps' JSON APIs."""
     response = json_reply({"message": refusal.value}, status=429 if refusal is Refusal.THROTTLED else 401)
     if refusal not in {Refusal.CORS, Refusal.ANONYMOUS}:
         # A failed login ends before the app runs, whose answers alone carry this.

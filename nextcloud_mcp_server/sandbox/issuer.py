@@ -1,4 +1,4 @@
-"""A small OpenID provider in process: for people, for MCP clients, and for faults that a real one rarely has."""
+"""A small OpenID provider in process, for users and MCP clients, with faults that a real one rarely has."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -42,7 +42,7 @@ class Issuer:
     """An issuer with alice and bob. `app` is the ASGI application, the rest is for tests.
 
     `url` is the issuer identifier. In process it is what the client's base URL has to be; `serving()`
-    replaces it by the address of the port. User names are the uids of the sandbox Nextcloud; `scopes` are
+    replaces it with the URL of the port. User names are the uids of the sandbox Nextcloud; `scopes` are
     those it names besides its own, and it grants whatever is asked for.
     """
 
@@ -75,7 +75,7 @@ class Issuer:
 
     @property
     def url(self) -> str:
-        """Give the issuer identifier."""
+        """Return the issuer identifier."""
         return self._context.url
 
     def served_at(self, origin: str) -> str:
@@ -104,7 +104,7 @@ class Issuer:
         client_id: str = "assistant",
         scope: str = "openid",
     ) -> str:
-        """Make an access token as if that person had signed in to that client."""
+        """Issue an access token as if the user had signed in to the client."""
         resources = (audience,) if isinstance(audience, str) else tuple(audience)
         family = Family(
             client_id,
@@ -122,7 +122,7 @@ class Issuer:
         return None if claims is None else str(claims["preferred_username"])
 
     def metadata(self) -> dict[str, Any]:
-        """Describe the issuer (OpenID Connect Discovery, RFC 8414). Nobody can register a client."""
+        """Return the metadata (OpenID Connect Discovery, RFC 8414). Clients cannot register."""
         return {
             "issuer": self.url,
             "authorization_endpoint": f"{self.url}/authorize",

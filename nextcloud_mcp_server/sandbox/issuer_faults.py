@@ -51,7 +51,7 @@ class IssuerFaults:
         self.active.clear()
 
     def take(self, name: IssuerFaultName, endpoint: Endpoint) -> IssuerFault | None:
-        """Say whether this fault hits now, and count it."""
+        """Return whether this fault hits now, and count it."""
         for fault in self.active:
             if fault.name == name and fault.endpoint in {None, endpoint}:
                 if fault.times is not None:

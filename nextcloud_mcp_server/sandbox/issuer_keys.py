@@ -11,7 +11,7 @@ ALGORITHM = "RS256"
 
 
 class SigningKeys:
-    """RSA keys; making one takes a tenth of a second, so the first is made when it is needed."""
+    """RSA keys; the first is created at first use, since that takes a tenth of a second."""
 
     def __init__(self) -> None:
         self._current: tuple[str, RSAPrivateKey] | None = None
@@ -26,7 +26,7 @@ class SigningKeys:
         self._current = made
 
     def document(self) -> dict[str, object]:
-        """Describe the key set (RFC 7517)."""
+        """Return the key set (RFC 7517)."""
         self._ensure()
         return {
             "keys": [
@@ -41,7 +41,7 @@ class SigningKeys:
         }
 
     def sign(self, claims: dict[str, Any], *, typ: str, published: bool = True) -> str:
-        """Make a JWT; `published=False` signs with a key that no key set names."""
+        """Create a JWT; `published=False` signs with a key that is in no key set."""
         kid, key = self._ensure() if published else self._make()
         return jwt.encode(claims, key, algorithm=ALGORITHM, headers={"kid": kid, "typ": typ})
 

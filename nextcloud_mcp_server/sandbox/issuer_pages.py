@@ -34,7 +34,7 @@ class SignInPages:
         self._state = context.state
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/authorize", self._authorize),
             Route("/login", self._login, methods=["POST"]),

@@ -1,4 +1,4 @@
-"""What the issuer remembers: accounts, clients, browser sessions, codes and token families."""
+"""The state of the issuer: accounts, clients, browser sessions, codes and token families."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +14,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person at the issuer. The subject is not the user name, so that a mix-up shows."""
+    """An account at the issuer. The subject differs from the user name, so that a mix-up shows."""
 
     subject: str
     username: str
@@ -33,7 +33,7 @@ class IssuerClient:
     opaque_tokens: bool
 
     def may_redirect_to(self, uri: str) -> bool:
-        """Say whether a redirect URI is one of the client's; on loopback any port is (RFC 8252 §7.3)."""
+        """Return whether a redirect URI is one of the client's; on loopback any port is (RFC 8252 §7.3)."""
         return uri in self.redirect_uris or _without_port(uri) in self.redirect_uris
 
 
@@ -50,7 +50,7 @@ def _without_port(uri: str) -> str | None:
 
 @dataclass(slots=True)
 class Family:
-    """Everything that came out of one sign-in: it ends as a whole."""
+    """All codes and tokens of one sign-in; they end together."""
 
     client_id: str
     account: Account
@@ -75,7 +75,7 @@ class Code:
 
 @dataclass(slots=True)
 class IssuerState:
-    """All of it. Tests may read and change anything here."""
+    """The whole state; tests may read and change it."""
 
     accounts: dict[str, Account] = field(default_factory=dict[str, Account])
     clients: dict[str, IssuerClient] = field(default_factory=dict[str, IssuerClient])
@@ -92,7 +92,7 @@ class IssuerState:
 
 @dataclass(slots=True)
 class IssuerContext:
-    """What every part of the issuer shares."""
+    """The parts of the issuer that every request handler uses."""
 
     url: str
     clock: Clock
@@ -101,5 +101,5 @@ class IssuerContext:
     keys: SigningKeys = field(default_factory=SigningKeys)
 
     def now(self) -> int:
-        """Tell the time as JWTs do."""
+        """Return the current time in Unix seconds, as JWTs have it."""
         return int(self.clock().timestamp())

@@ -1,4 +1,4 @@
-"""The issuer's tokens, and the endpoints that give, check and end them."""
+"""The issuer's tokens, and the endpoints that issue, introspect and revoke them."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ class TokenMaker:
         self.seconds = seconds
 
     def access_token(self, family: Family, resources: tuple[str, ...] = ()) -> str:
-        """Make one for the resources that were asked for, else for the client itself (RFC 8707, RFC 9068)."""
+        """Issue a token for the requested resources, else for the client itself (RFC 8707, RFC 9068)."""
         now, wanted = self._context.now(), resources or family.resources or (family.client_id,)
         claims: dict[str, Any] = {
             "iss": self._context.url,
@@ -54,7 +54,7 @@ class TokenMaker:
         return token
 
     def id_token(self, family: Family) -> str:
-        """Make one that says who signed in."""
+        """Issue an ID token of the user."""
         now, account = self._context.now(), family.account
         claims: dict[str, Any] = {
             "iss": self._context.url,
@@ -73,7 +73,7 @@ class TokenMaker:
         return self._sign(claims, "JWT")
 
     def answer(self, family: Family, resources: tuple[str, ...] = ()) -> dict[str, object]:
-        """Make what the token endpoint answers; a refresh token only with `offline_access`."""
+        """Return the response of the token endpoint; with a refresh token only for `offline_access`."""
         answer: dict[str, object] = {
             "access_token": self.access_token(family, resources),
             "token_type": "Bearer",
@@ -90,7 +90,7 @@ class TokenMaker:
         return answer
 
     def live_claims(self, token: str) -> dict[str, Any] | None:
-        """Give what an access token says, as long as it is good."""
+        """Return the claims of an access token while it is valid."""
         found = self._state.access_tokens.get(token)
         if found is None or found[0].ended or found[1]["exp"] <= self._context.now():
             return None
@@ -110,7 +110,7 @@ class TokenEndpoints:
         self._state = context.state
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/token", self._token, methods=["POST"]),
             Route("/introspect", self._introspect, methods=["POST"]),

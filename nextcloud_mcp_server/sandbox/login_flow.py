@@ -1,4 +1,4 @@
-"""Login Flow v2: its start and poll endpoints and the pages a person walks through."""
+"""Login Flow v2: its start and poll endpoints and its pages."""
 
 import json
 import secrets
@@ -38,7 +38,7 @@ class LoginFlows:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/login/v2", self._start, methods=["POST"]),
             Route("/login/v2/poll", self._poll, methods=["POST"]),

@@ -1,24 +1,15 @@
-"""The menu of one person: the apps they can open, as `core/navigation/apps` of Nextcloud 32.0.1 lists them."""
+"""The menu of one user: the apps they can open, as `core/navigation/apps` of Nextcloud 32.0.1 lists them."""
 
+from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.state import User
 
-# With the place in the menu. Mail, News and Collectives as their `appinfo/info.xml` has them.
-_ENTRIES = {
-    "files": ("Files", 0),
-    "mail": ("Mail", 3),
-    "notes": ("Notes", 10),
-    "deck": ("Deck", 10),
-    "collectives": ("Collectives", 12),
-    "forms": ("Forms", 77),
-    "tables": ("Tables", 100),
-    "cookbook": ("Cookbook", 100),
-    "news": ("News", 100),
-}
+#: With the place in the menu, as the `appinfo/info.xml` of each has it.
+_ENTRIES = {"files": ("Files", 0), **{app.name: app.menu for app in APPS if app.menu is not None}}
 
 
 def menu_document(context: Context, user: User) -> list[dict[str, object]]:
-    """List a person's apps; those of the others are not even named."""
+    """Return a user's apps; the apps of other users are not in it."""
     present = (context.apps | {"files"}) - user.denied_apps
     return [
         {
@@ -34,6 +25,11 @@ def menu_document(context: Context, user: User) -> list[dict[str, object]]:
             "classes": "",
             "default": app == "files",
         }
-        for app, (name, order) in _ENTRIES.items()
+        for app, (name, order) in sorted(_ENTRIES.items(), key=_place)
         if app in present
     ]
+
+
+def _place(entry: tuple[str, tuple[str, int]]) -> tuple[int, str]:
+    app, (_, order) = entry
+    return order, app

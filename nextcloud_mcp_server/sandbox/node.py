@@ -57,7 +57,7 @@ class Content(Protocol):
 
     @property
     def size(self) -> int:
-        """Tell how many bytes there are."""
+        """Return the number of bytes."""
         ...
 
     def pieces(self, start: int, stop: int) -> Iterator[bytes]:
@@ -74,7 +74,7 @@ class Bytes:
 
     @property
     def size(self) -> int:
-        """Tell how many bytes there are."""
+        """Return the number of bytes."""
         return len(self.data)
 
     def pieces(self, start: int, stop: int) -> Iterator[bytes]:
@@ -143,7 +143,7 @@ class Node:
 
     @property
     def is_folder(self) -> bool:
-        """Tell a folder from a file."""
+        """Whether the node is a folder."""
         return self.content is None
 
     @property
@@ -167,7 +167,7 @@ class Node:
 
     @property
     def permissions(self) -> str:
-        """Say what the owner may do, in ownCloud's letters."""
+        """Return the owner's permissions, in ownCloud's letters."""
         if self.readonly:
             return "RG"
         return "RGDNVCK" if self.is_folder else "RGDNVW"
@@ -198,6 +198,6 @@ def mime_of(name: str) -> str:
 
 
 def download_mime_of(mime: str) -> str:
-    """Say which Content-Type a download of this type gets."""
+    """Return which Content-Type a download of this type gets."""
     safe = "text/plain" if mime in _UNSAFE_MIMES else mime
     return f"{safe};charset=UTF-8" if safe.startswith("text/") else safe

@@ -1,6 +1,6 @@
-"""The core app `oauth2`: registering clients, the pages that ask a person, and the token endpoint.
+"""The core app `oauth2`: the registration of clients, the consent pages, and the token endpoint.
 
-As weak as the real one, on purpose: no PKCE, no scopes, no `iss`, any redirect URI at the token endpoint,
+As weak as the real app, on purpose: no PKCE, no scopes, no `iss`, any redirect URI at the token endpoint,
 a code that also works as a refresh token, and one pending request per browser session.
 """
 
@@ -58,7 +58,7 @@ class OAuth2App:
         self._throttle = throttle
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/apps/oauth2/clients", self._add_client, methods=["POST"]),
             Route("/apps/oauth2/clients/{row:int}", self._delete_client, methods=["DELETE"]),
@@ -107,7 +107,7 @@ class OAuth2App:
         return json_reply([], headers={"X-User-Id": admin.uid})
 
     def _admin(self, request: Request, *, confirmed: bool = False) -> User | Response:
-        """Find the administrator who asks; `confirmed` wants the account's own password in the request."""
+        """Return the administrator who sent the request; `confirmed` requires their password in it."""
         found = administrator(self._gate, request)
         if isinstance(found, Response):
             return found

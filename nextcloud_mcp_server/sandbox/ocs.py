@@ -1,4 +1,4 @@
-"""The OCS endpoints: the person's own account, capabilities and app passwords."""
+"""The OCS endpoints: the user's own account, capabilities and app passwords."""
 
 import hashlib
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.sandbox.capability import capabilities_document, status_document
+from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import Gate, Identity, Refusal, address_of, refuse_ocs
 from nextcloud_mcp_server.sandbox.menu import menu_document
@@ -15,8 +16,6 @@ from nextcloud_mcp_server.sandbox.ocs_app import OcsApp, OcsCall, read_fields
 from nextcloud_mcp_server.sandbox.reply import NO_CACHE, OCS_UNKNOWN, json_reply, ocs_reply, php_json
 from nextcloud_mcp_server.sandbox.shares import answer_shares
 from nextcloud_mcp_server.sandbox.state import User
-from nextcloud_mcp_server.sandbox.status import answer_names, answer_status
-from nextcloud_mcp_server.sandbox.talk import answer_talk
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 from nextcloud_mcp_server.sandbox.unified_search import answer_search
 
@@ -24,9 +23,7 @@ from nextcloud_mcp_server.sandbox.unified_search import answer_search
 _APPS: dict[str, OcsApp] = {
     "search/providers": answer_search,
     "apps/files_sharing/api/v1": answer_shares,
-    "apps/spreed/api": answer_talk,
-    "apps/user_status/api/v1": answer_status,
-    "core/autocomplete/get": answer_names,
+    **{address: answer for app in APPS for address, answer in app.ocs.items()},
 }
 
 Handler = Callable[[Request, Identity], Response]
@@ -37,7 +34,7 @@ _UNKNOWN_ROUTE = (
 )
 _EVERY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _UNLIMITED = -3
-# Profile fields that nobody has filled in here, with who may see them.
+# Profile fields that are empty for all users, with their visibility.
 _EMPTY_PROFILE = {
     "phone": "v2-local",
     "address": "v2-local",
@@ -68,7 +65,7 @@ class OcsApi:
         }
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [
             Route("/ocs/v{version:int}.php/{path:path}", self._answer, methods=_EVERY_METHOD),
             Route("/status.php", self._status),
@@ -148,7 +145,7 @@ def _if_new(request: Request, document: object) -> Response:
 
 
 def user_document(user: User, now: int) -> dict[str, object]:
-    """Describe a person to themselves, as cloud/user does."""
+    """Return the document of cloud/user."""
     used = user.files.used_bytes
     total = _UNLIMITED if user.quota_bytes is None else user.quota_bytes
     free = _UNLIMITED if user.quota_bytes is None else max(0, user.quota_bytes - used)

@@ -1,4 +1,4 @@
-"""What the apps behind the OCS endpoints get: one request, with its fields read."""
+"""One request to an app behind the OCS endpoints, with its parsed fields."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from nextcloud_mcp_server.sandbox.state import User
 
 @dataclass(frozen=True, slots=True)
 class OcsCall:
-    """One request of one person; `path` is what follows the app's own part."""
+    """One request of a user; `path` is below the app's own path."""
 
     request: Request
     context: Context
@@ -24,12 +24,12 @@ class OcsCall:
     fields: Mapping[str, object]
 
     def text(self, name: str) -> str | None:
-        """Give a field as text; None when it was not sent."""
+        """Return a field as text; None when it was not sent."""
         value = self.fields.get(name)
         return None if value is None else str(value)
 
     def number(self, name: str, default: int = 0) -> int:
-        """Give a field as a number."""
+        """Return a field as a number."""
         text = self.text(name)
         return int(text) if text and text.lstrip("-").isdigit() else default
 
@@ -38,7 +38,7 @@ OcsApp = Callable[[OcsCall], Response]
 
 
 async def read_fields(request: Request) -> Mapping[str, object]:
-    """Read the fields of the address and of the body, which may be a form or JSON."""
+    """Read the fields of the query and of the body, which may be a form or JSON."""
     body = await request.body()
     fields: dict[str, object] = dict(request.query_params)
     if request.headers.get("Content-Type", "").startswith("application/json"):

@@ -1,7 +1,7 @@
 """Names that end in ".part": Nextcloud keeps them for uploads and answers as if each were a file.
 
-Nobody can make one, and yet no name is free: If-None-Match and `Overwrite: F` find something there,
-PROPFIND shows an empty file without id, time or etag, and deleting what never was is 204.
+No client can create such a file, but each name seems taken: If-None-Match and `Overwrite: F` find a file there,
+PROPFIND shows an empty file without id, time or etag, and DELETE answers 204.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ _USUAL = tuple(_VALUES)[:4]
 
 
 def is_partial(tree: FileTree, path: str) -> bool:
-    """Tell whether Nextcloud answers for this path as for an upload under way."""
+    """Return whether Nextcloud treats this path as an unfinished upload."""
     # Only this spelling: "x.PART" is refused as a name, but nothing seems to be there.
     if not path.endswith(".part") or tree.find(path) is not None:
         return False

@@ -1,4 +1,4 @@
-"""A person with a browser, for the demo and the tests: walks our consent page and Nextcloud's."""
+"""A user with a browser, for the demo and the tests, on the pages of this server and of Nextcloud."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MOST_PAGES = 40
 #: The buttons that say yes, whatever page they are on.
 _YES = frozenset({("answer", "allow"), ("answer", "mine"), ("answer", "continue")})
 
-#: What a browser asks for; Nextcloud shows its login page to nobody else.
+#: The Accept header of a browser; Nextcloud shows its login page only for it.
 _HTML = {"Accept": "text/html,application/xhtml+xml"}
 #: What it sends besides with a form of the page it shows.
 _SAME_ORIGIN = {**_HTML, "Sec-Fetch-Site": "same-origin"}
@@ -22,7 +22,7 @@ _SAME_ORIGIN = {**_HTML, "Sec-Fetch-Site": "same-origin"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A box to tick, as it stood when the page opened."""
+    """A check box, with its state when the page opened."""
 
     name: str
     label: str
@@ -31,7 +31,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the browser shows."""
+    """The page that the browser shows."""
 
     url: str
     status: int
@@ -43,7 +43,7 @@ class Page:
 
 
 class Person:
-    """Clicks through pages without running scripts. Each person has a browser of their own."""
+    """A user with a browser of their own, which runs no scripts."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Person:
     async def allow(
         self, url: str, *, only: Collection[str] | None = None, stop_at_nextcloud: bool = False
     ) -> Page:
-        """Open the link that the client was given and grant what it asks for.
+        """Open a consent link and allow what it asks for.
 
         `only` ticks these boxes on our page and no others; `stop_at_nextcloud` goes no further than to
         the page where Nextcloud asks. The answer is the page that stays open in the end.
@@ -84,9 +84,9 @@ class Person:
         return self.seen[-1]
 
     async def sign_in(self, url: str, *, until: str, only: Collection[str] | None = None) -> str:
-        """Open an authorization address, say yes on every page, and give the address below `until` it leads to.
+        """Open an authorization URL, agree on every page, and return the URL below `until` to which it leads.
 
-        That one is not opened: it belongs to a program on this person's computer. `only` ticks these
+        The browser does not open that URL: it belongs to a program on the user's computer. `only` ticks these
         boxes and no others.
         """
         response = await self._travel("GET", url, until=until, only=only)
@@ -94,20 +94,20 @@ class Person:
         return urljoin(str(response.url), onward)
 
     async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
-        """Open the link of a server of many people, and say yes on every page there and elsewhere.
+        """Open the link of a multi-user server, and agree on every page.
 
-        `only` ticks these boxes and no others; `until` stops before an address that begins so.
+        `only` ticks these boxes and no others; `until` stops before a URL with this prefix.
         """
         response = await self._travel("GET", url, until=until, only=only)
         if response.is_redirect or not self.seen[-1].refreshes:
             return self.seen[-1]
-        # Nextcloud leads nobody back from a login flow; our page notices by itself.
+        # Nextcloud does not redirect after a login flow; this server's page polls.
         if (link := _link(response, Document.read(response.text))) is not None:
             await self._sign_in(*await self._get(link))
         return await self.follow(str(response.url))
 
     async def follow(self, url: str) -> Page:
-        """Watch a page that refreshes itself until it does not any more."""
+        """Follow a page that refreshes itself until it no longer does."""
         with anyio.fail_after(45):
             while True:
                 await self._get(url)
@@ -134,7 +134,7 @@ class Person:
         fields: dict[str, list[str]] | None = None,
         only: Collection[str] | None = None,
     ) -> httpx2.Response:
-        """Go on from page to page: by redirects, by what refreshes itself, by the forms and links that say yes."""
+        """Follow redirects, refreshing pages, and the forms and links that agree."""
         for _ in range(MOST_PAGES):
             headers = _HTML if method == "GET" else _SAME_ORIGIN
             response = await self._browser.request(method, url, data=fields, headers=headers)
@@ -217,18 +217,18 @@ def _is_sent(field: Field, only: Collection[str] | None) -> bool:
 
 
 def _form_to_send(document: Document) -> Form | None:
-    """Choose the form with a button that says yes; the only form of a page needs none."""
+    """Return the form with a button that agrees, or the only form of the page."""
     yes = next((form for form in document.forms if _YES & set(form.buttons)), None)
     return yes or (document.forms[0] if len(document.forms) == 1 else None)
 
 
 def _refresh(response: httpx2.Response) -> str | None:
-    """Find where a page goes on to by itself."""
+    """Return the URL to which a page refreshes."""
     _, _, url = response.headers.get("Refresh", "").partition("url=")
     return urljoin(str(response.url), url) if url else None
 
 
 def _link(response: httpx2.Response, document: Document) -> str | None:
-    """Find the way to Nextcloud's sign-in, or on in it."""
+    """Return the link to Nextcloud's sign-in, or the next one in it."""
     found = next((link for link in document.links if "/login/" in link), None)
     return None if found is None else urljoin(str(response.url), found)

@@ -23,7 +23,7 @@ class Previews:
         self._gate = gate
 
     def routes(self) -> list[BaseRoute]:
-        """Make the routes."""
+        """Return the routes."""
         return [Route("/core/preview", self._answer, methods=["GET"])]
 
     async def _answer(self, request: Request) -> Response:

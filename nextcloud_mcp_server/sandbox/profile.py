@@ -1,7 +1,7 @@
-"""Which Nextcloud the sandbox is: what each major version and its apps answer differently.
+"""The differences between the major versions of Nextcloud and its apps.
 
-32 is recorded from a whole server. Notes 6.0.2, Tables 2.2.2 and Deck 1.19.0-beta.1 were recorded by themselves;
-the rest of 33 to 35 is as the source of the server and of Talk has it.
+32 is recorded from a whole server. Notes 6.0.2, Tables 2.2.2 and Deck 1.19.0-beta.1 were recorded alone;
+the rest of 33 to 35 follows the source of the server and of Talk.
 """
 
 from dataclasses import dataclass

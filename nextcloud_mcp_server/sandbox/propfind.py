@@ -1,4 +1,4 @@
-"""PROPFIND, PROPPATCH and the favourites REPORT over files: which property has which value."""
+"""PROPFIND, PROPPATCH and the favourites REPORT over files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tree is served: whose it is, and which path stands before it."""
+    """Where a tree is served: its user, and the path before it."""
 
     tree: FileTree
     display_name: str
@@ -52,7 +52,7 @@ class Place:
 def find_properties(
     place: Place, node: Node, wanted: Sequence[str] | None, *, minimal: bool = False
 ) -> Found:
-    """Collect the wanted properties of one resource; None wants the usual ones, `minimal` not what is missing."""
+    """Return the requested properties of a resource; None means the usual ones, `minimal` leaves out missing ones."""
     properties: dict[str, Value] = {}
     missing: list[str] = []
     for name in _usual(node) if wanted is None else wanted:
@@ -64,7 +64,7 @@ def find_properties(
 
 
 def nodes_to_depth(node: Node, depth: str) -> Iterator[Node]:
-    """Yield the resource and, as the Depth header wants, what is below it."""
+    """Yield the resource and, by the Depth header, the resources below it."""
     yield node
     if depth == "infinity":
         yield from node.walk()
@@ -73,7 +73,7 @@ def nodes_to_depth(node: Node, depth: str) -> Iterator[Node]:
 
 
 def patch_properties(place: Place, node: Node, body: bytes) -> Found:
-    """Carry out a PROPPATCH: favourite and time are live, others are kept as they come."""
+    """Carry out a PROPPATCH: favourite and time have an effect, other properties are stored."""
     changes = list(_changes(body))
     refused = [name for name, _ in changes if name in _LIVE_PROTECTED]
     if refused:
@@ -92,7 +92,7 @@ def patch_properties(place: Place, node: Node, body: bytes) -> Found:
 
 
 def find_marked(place: Place, node: Node, body: bytes) -> list[Found]:
-    """Answer the REPORT that lists what is a favourite or has these tags, below a folder.
+    """Answer the REPORT that lists the favourites, or the files with these tags, below a folder.
 
     Raises:
         DavFault: 412, there is no such tag.
@@ -112,7 +112,7 @@ def find_marked(place: Place, node: Node, body: bytes) -> list[Found]:
 
 
 def principal_property(uid_path: str, wanted: Iterable[str] | None, href: str) -> Found:
-    """Answer PROPFIND on the DAV root, where only the person's principal is of use."""
+    """Answer PROPFIND on the DAV root, which has only the user's principal."""
     known: dict[str, Value] = {
         f"{{{DAV}}}current-user-principal": Markup(element(f"{{{DAV}}}href", uid_path)),
         f"{{{DAV}}}resourcetype": Markup("<d:collection/>"),
@@ -127,7 +127,7 @@ def principal_property(uid_path: str, wanted: Iterable[str] | None, href: str) -
 
 
 def stub_properties(href: str, wanted: Sequence[str] | None) -> Found:
-    """Answer PROPFIND for something that shows no more than that it is a folder."""
+    """Answer PROPFIND for a resource that shows only that it is a folder."""
     collection = f"{{{DAV}}}resourcetype"
     if wanted is None:
         return Found(href, {collection: Markup("<d:collection/>")})
@@ -136,7 +136,7 @@ def stub_properties(href: str, wanted: Sequence[str] | None) -> Found:
 
 
 def pick(href: str, known: Mapping[str, Value], wanted: Iterable[str] | None) -> Found:
-    """Answer the wanted ones of the properties that something has; None wants them all."""
+    """Return the requested ones of the properties; None means all."""
     names = list(known) if wanted is None else list(wanted)
     missing = [name for name in names if name not in known]
     found = {name: known[name] for name in names if name in known}

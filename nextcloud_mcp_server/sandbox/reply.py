@@ -62,7 +62,7 @@ def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] |
 
 
 def empty_html(status: int) -> Response:
-    """Answer as the router does where a path exists but not for this method."""
+    """Answer as the router does for a path that has no such method."""
     return Response(b"", status_code=status, headers={"Content-Type": HTML_TYPE})
 
 
@@ -76,13 +76,13 @@ def page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str]
 
 
 def account_page(title: str, body: str, *, status: int = 200, uid: str | None = None) -> Response:
-    """Answer with a page of Nextcloud itself, which names the person that is signed in."""
+    """Answer with a page of Nextcloud itself, which names the signed-in user."""
     headers = NO_CACHE if uid is None else {**NO_CACHE, "X-User-Id": uid}
     return page(title, body, status=status, headers=headers)
 
 
 def forbidden(message: str) -> Response:
-    """Answer with the page of a visit that may not go on."""
+    """Answer with the page for a request that is not allowed."""
     return account_page("Access forbidden", f"<h1>Access forbidden</h1><p>{escape(message)}</p>", status=403)
 
 
@@ -96,7 +96,7 @@ def too_many_requests() -> Response:
 
 
 def redirect(url: str, *, uid: str | None = None) -> Response:
-    """Send the browser on."""
+    """Redirect the browser."""
     headers = {**NO_CACHE, "Content-Type": HTML_TYPE}
     if uid is not None:
         headers["X-User-Id"] = uid
@@ -104,7 +104,7 @@ def redirect(url: str, *, uid: str | None = None) -> Response:
 
 
 def web_server_page(status: HTTPStatus) -> Response:
-    """Answer as the web server does for what never reaches Nextcloud."""
+    """Answer as the web server does for a request that does not reach Nextcloud."""
     title = f"{status.value} {status.phrase}"
     body = (
         f"<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n"
@@ -124,7 +124,7 @@ def internal_error() -> Response:
 
 
 def maintenance_page() -> Response:
-    """Answer as everything with pages does in maintenance mode."""
+    """Answer as all pages do in maintenance mode."""
     return page(
         "Nextcloud",
         "<h1>Maintenance mode</h1><p>This instance is currently in maintenance mode.</p>",
@@ -182,7 +182,7 @@ def ocs_reply(
 
 
 def ocs_format(request: Request) -> Literal["json", "xml"]:
-    """Say which form was asked for; XML is the default."""
+    """Return the requested format; XML is the default."""
     asked = request.query_params.get("format") or request.headers.get("Accept", "")
     return "json" if "json" in asked else "xml"
 

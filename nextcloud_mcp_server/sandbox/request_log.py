@@ -1,4 +1,4 @@
-"""Which requests the sandbox has seen, for tests that count them."""
+"""The requests to the sandbox, for tests that count them."""
 
 from collections import deque
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,7 @@ _KEPT = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request: what was asked, who it acted as, by which kind of credential, and the status."""
+    """One request: method and path, user, kind of credential, and status."""
 
     method: str
     path: str
@@ -26,15 +26,15 @@ class RequestLog:
     records: deque[RequestRecord] = field(default_factory=lambda: deque[RequestRecord](maxlen=_KEPT))
 
     def add(self, record: RequestRecord) -> None:
-        """Remember a request."""
+        """Record a request."""
         self.total += 1
         self.records.append(record)
 
     def clear(self) -> None:
-        """Start counting anew."""
+        """Reset the count."""
         self.total = 0
         self.records.clear()
 
     def document(self) -> dict[str, object]:
-        """Describe the log for the control endpoint."""
+        """Return the log for the control endpoint."""
         return {"total": self.total, "requests": [asdict(record) for record in self.records]}

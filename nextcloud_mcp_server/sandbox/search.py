@@ -53,7 +53,7 @@ class Query:
 
 
 def answer_search(body: bytes, place: Place) -> Response:
-    """Run a search over one person's files."""
+    """Run a search over one user's files."""
     try:
         query = _parse(body)
     except UnknownProperty:
@@ -169,7 +169,7 @@ def _typed(text: str, like: Key) -> Key:
 
 
 def _like(text: str) -> re.Pattern[str]:
-    """Turn a LIKE pattern into a regular one; a backslash takes the meaning from % and _."""
+    """Turn a LIKE pattern into a regular expression; a backslash escapes % and _."""
     parts: list[str] = []
     for found in re.finditer(r"\\(.)|(%)|(_)|(.)", text, re.DOTALL):
         escaped, percent, underscore, plain = found.groups()

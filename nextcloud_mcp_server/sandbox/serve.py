@@ -21,16 +21,16 @@ class Servable(Protocol):
 
     @property
     def app(self) -> ASGIApp:
-        """Give what answers."""
+        """The ASGI application."""
         ...
 
     def served_at(self, origin: str) -> str:
-        """Hear where it is served, and give its URL there."""
+        """Set the origin at which it is served, and return its URL."""
         ...
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that says when it listens and leaves signals to its host program."""
+    """A uvicorn server that reports when it listens, and handles no signals."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> AsyncGenerator[str]:
-    """Serve while the block runs, and give its URL. Port 0 takes a free one."""
+    """Serve while the block runs, and yield the URL. Port 0 means a free one."""
     config = uvicorn.Config(
         sandbox.app,
         # Its own set-up would stay with the program around it.
@@ -88,7 +88,7 @@ async def serve(sandbox: Servable, host: str = LOOPBACK, port: int = 0) -> None:
 
 @contextmanager
 def running(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> Generator[str]:
-    """Serve from a thread of its own while the block runs, and give its URL."""
+    """Serve in a thread while the block runs, and yield the URL."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(serving(sandbox, host=host, port=port)) as url,

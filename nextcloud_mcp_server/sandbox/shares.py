@@ -1,4 +1,4 @@
-"""Shares over OCS: list, make, change and end them, and find whom to share with."""
+"""Shares over OCS: list, create, change and delete them, and find users to share with."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ _Document = dict[str, object]
 
 
 class _Refused(Exception):
-    """What Nextcloud says no with."""
+    """An error of Nextcloud."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -172,7 +172,7 @@ def _sharee(kind: int, receiver: str, label: str, unique: str = "") -> _Document
 
 
 def _with_share_bit(permissions: int) -> int:
-    """Let links that can be read be passed on to other servers."""
+    """Add the share permission to links that can be read."""
     return permissions | _SHARE_BIT if permissions & 1 else permissions & ~_SHARE_BIT
 
 
@@ -223,7 +223,7 @@ def _password(call: OcsCall) -> str | None:
 
 
 def _described(call: OcsCall, share: Share) -> _Document:
-    """Describe a share to its owner."""
+    """Return a share as its owner sees it."""
     node, owner = share.node, call.context.state.users[share.owner]
     document: _Document = {
         "id": str(share.id),
@@ -281,7 +281,7 @@ def _to_whom(call: OcsCall, share: Share) -> _Document:
 
 
 def _received(call: OcsCall, share: Share) -> _Document:
-    """Describe a share to who received it: it is mounted at the top of their files."""
+    """Return a share as its recipient sees it: mounted at the top of their files."""
     target = f"/{share.node.name}"
     return _described(call, share) | {
         "can_edit": False,

@@ -1,4 +1,4 @@
-"""What the sandbox remembers: people, app passwords, OAuth clients and grants, login flows, sessions."""
+"""The state of the sandbox: users, app passwords, OAuth clients and grants, login flows, sessions."""
 
 import itertools
 import secrets
@@ -6,18 +6,14 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from typing import TypeVar, cast
 
 from nextcloud_mcp_server.sandbox.address_book import StoredBook, new_books
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar, new_calendars
-from nextcloud_mcp_server.sandbox.collective_store import StoredCollective
-from nextcloud_mcp_server.sandbox.deck_store import DeckStore
 from nextcloud_mcp_server.sandbox.files import FileTree
-from nextcloud_mcp_server.sandbox.form_store import StoredForm
-from nextcloud_mcp_server.sandbox.mail_store import MailStore
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
 from nextcloud_mcp_server.sandbox.node import Node, Tag
-from nextcloud_mcp_server.sandbox.table_store import TableStore
-from nextcloud_mcp_server.sandbox.talk_store import TalkStore
+
+S = TypeVar("S")
 
 Clock = Callable[[], datetime]
 
@@ -26,18 +22,18 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
 def random_text(length: int) -> str:
-    """Make a secret of letters and digits, as Nextcloud does."""
+    """Return a secret of letters and digits, as Nextcloud creates it."""
     return "".join(secrets.choice(_ALPHANUMERIC) for _ in range(length))
 
 
 def system_clock() -> datetime:
-    """Tell the time of the machine."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
 @dataclass(slots=True)
 class Upload:
-    """A file that arrives in chunks, by their names; each is its bytes, its etag and when it came."""
+    """A chunked upload: the chunks by name, each with its bytes, etag and time."""
 
     started_at: int
     etag: str
@@ -45,19 +41,19 @@ class Upload:
 
     @property
     def size(self) -> int:
-        """Count the bytes that are there."""
+        """The number of bytes."""
         return sum(len(data) for data, _, _ in self.chunks.values())
 
     @property
     def data(self) -> bytes:
-        """Put the chunks together, in the order of the numbers in their names."""
+        """The bytes of all chunks, in the order of the numbers in their names."""
         names = sorted(self.chunks, key=lambda name: (int(name) if name.isdigit() else 0, name))
         return b"".join(self.chunks[name][0] for name in names)
 
 
 @dataclass(slots=True)
 class User:
-    """One person. The login name they type need not be their uid."""
+    """One user. Their login name may differ from the uid."""
 
     uid: str
     display_name: str
@@ -84,7 +80,7 @@ class User:
 
     @property
     def files(self) -> FileTree:
-        """Give this person's file tree, made at first use."""
+        """The user's file tree, created at first use."""
         if self._files is None:
             if self.files_factory is None:
                 raise ValueError(f"{self.uid} was not added to a State")
@@ -92,7 +88,7 @@ class User:
         return self._files
 
     def answers_to(self, login_name: str) -> bool:
-        """Say whether this person signs in with that name."""
+        """Return whether the user signs in with that name."""
         names = {self.uid.casefold(), self.email.casefold(), *(name.casefold() for name in self.login_names)}
         return bool(login_name) and login_name.casefold() in names
 
@@ -126,7 +122,7 @@ class OAuthClient:
 
 @dataclass(slots=True)
 class OAuthGrant:
-    """What one consent made. `code` is first the authorization code, then the newest refresh token."""
+    """The result of one consent. `code` is first the authorization code, then the newest refresh token."""
 
     id: int
     client_row: int
@@ -139,7 +135,7 @@ class OAuthGrant:
 
 @dataclass(slots=True)
 class LoginFlow:
-    """One Login Flow v2: the URL alone lets anybody finish it, with any account."""
+    """One Login Flow v2: the URL alone suffices to finish it, with any account."""
 
     poll_token: str
     login_token: str
@@ -150,7 +146,7 @@ class LoginFlow:
 
 @dataclass(slots=True)
 class Share:
-    """Something that its owner shares with a person (0), a group (1) or anyone with the link (3)."""
+    """A share with a user (0), a group (1) or a public link (3)."""
 
     id: int
     kind: int
@@ -164,20 +160,8 @@ class Share:
     label: str = ""
     expires: date | None = None
     password: str | None = None
-    # Members of the group who let go of it.
+    # Members of the group who left the share.
     left_by: set[str] = field(default_factory=set[str])
-
-
-@dataclass(slots=True)
-class UserStatus:
-    """Whether a user is there, and the message that they set, until `clear_at`."""
-
-    kind: str = "offline"
-    by_user: bool = False
-    message: str | None = None
-    message_id: str | None = None
-    icon: str | None = None
-    clear_at: int | None = None
 
 
 @dataclass(slots=True)
@@ -201,7 +185,7 @@ class Session:
 
 @dataclass(slots=True)
 class State:
-    """All of it. Tests may read and change anything here."""
+    """The whole state; tests may read and change it."""
 
     clock: Clock = system_clock
     one_second_etags: bool = True
@@ -220,16 +204,7 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     shares: list[Share] = field(default_factory=list[Share])
-    statuses: dict[str, UserStatus] = field(default_factory=dict[str, UserStatus])
     tags_by_admins_only: bool = False
-    deck: DeckStore = field(default_factory=DeckStore)
-    tables: TableStore = field(default_factory=TableStore)
-    talk: TalkStore = field(default_factory=TalkStore)
-    forms: list[StoredForm] = field(default_factory=list[StoredForm])
-    mail: MailStore = field(default_factory=MailStore)
-    # By uid.
-    feeds: dict[str, StoredFeeds] = field(default_factory=dict[str, StoredFeeds])
-    collectives: list[StoredCollective] = field(default_factory=list[StoredCollective])
     # Who was mailed of a meeting, and by which method; whether mail leaves; and how old versions treat a UID
     # that is in the trash.
     invitations: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -242,21 +217,29 @@ class State:
     overwrite_host: str | None = None
     # None accepts every Host; otherwise an unknown one gets 400.
     trusted_domains: frozenset[str] | None = None
+    _stores: dict[type[object], object] = field(default_factory=dict[type[object], object], repr=False)
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(101), repr=False)
     _shares: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _comments: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _rows: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
+    def store(self, kind: type[S]) -> S:
+        """Give what an app remembers, made at its first use."""
+        found = self._stores.get(kind)
+        if found is None:
+            found = self._stores[kind] = kind()
+        return cast("S", found)
+
     def next_file_id(self) -> int:
-        """Hand out the next id; it is unique over all people."""
+        """Return the next id; it is unique over all users."""
         return next(self._ids)
 
     def next_share_id(self) -> int:
-        """Hand out the next id of a share."""
+        """Return the next id of a share."""
         return next(self._shares)
 
     def next_comment_id(self) -> int:
-        """Hand out the next id of a comment."""
+        """Return the next id of a comment."""
         return next(self._comments)
 
     def add_tag(self, name: str, *, assignable: bool = True) -> Tag:
@@ -266,17 +249,17 @@ class State:
         return tag
 
     def add_user(self, user: User) -> User:
-        """Take a person in and give them an empty home."""
+        """Add a user with an empty home."""
         user.files_factory = user.files_factory or self._new_files
         self.users[user.uid] = user
         return user
 
     def find_user(self, login_name: str) -> User | None:
-        """Find who signs in with that name: uid, e-mail address or an alias."""
+        """Return the user who signs in with that name: uid, e-mail address or an alias."""
         return next((user for user in self.users.values() if user.answers_to(login_name)), None)
 
     def accounts_book(self) -> StoredBook:
-        """Make the address book of all people, as Nextcloud fills it."""
+        """Return the address book of all users, as Nextcloud fills it."""
         now = self.clock().timestamp()
         book = StoredBook("Accounts", "System address book which holds all accounts", "system")
         for user in self.users.values():
@@ -289,7 +272,7 @@ class State:
     def new_app_password(
         self, user: User, *, login_name: str | None = None, name: str = "test"
     ) -> AppPassword:
-        """Make an app password of 72 characters."""
+        """Create an app password of 72 characters."""
         made = AppPassword(
             uid=user.uid,
             login_name=login_name or user.uid,
@@ -308,7 +291,7 @@ class State:
         return found
 
     def remove_app_password(self, app_password: AppPassword) -> None:
-        """Delete it; with an access token goes every other one of its grant, so no refresh works again."""
+        """Delete it; with an access token, delete all tokens of its grant, so that no refresh works any more."""
         family = {
             secret
             for secret, one in self.app_passwords.items()
@@ -324,7 +307,7 @@ class State:
         return made
 
     def new_oauth_grant(self, user: User, client: OAuthClient, *, login_name: str | None) -> OAuthGrant:
-        """Make what a person's consent makes: an access token nobody knows yet, and a code for it."""
+        """Create a grant: an access token, and the code for which it is issued."""
         made = OAuthGrant(
             id=next(self._rows),
             client_row=client.id,
@@ -344,7 +327,7 @@ class State:
         return made
 
     def new_session(self) -> Session:
-        """Open a session; the oldest ones are forgotten."""
+        """Open a session; the oldest ones are deleted."""
         session = Session(id=secrets.token_hex(16))
         self.sessions[session.id] = session
         if len(self.sessions) > _SESSIONS_KEPT:

@@ -34,7 +34,7 @@ _LONGEST_COMMENT = 1000
 
 
 class LabelsRequest:
-    """One request of one person; `base` is the address of the DAV service."""
+    """One request of one user; `base` is the address of the DAV service."""
 
     def __init__(
         self, request: Request, user: User, state: State, *, base: str, headers: dict[str, str]
@@ -46,7 +46,7 @@ class LabelsRequest:
         self._headers = headers
 
     async def answer(self, area: str, rest: Sequence[str]) -> Response:
-        """Carry the request out; `rest` is what follows the area.
+        """Answer the request; `rest` is what follows the area.
 
         Raises:
             DavFault: with the body Nextcloud would send.

@@ -1,4 +1,4 @@
-"""The brute-force protection: bad logins are counted per address and then block it."""
+"""The brute-force protection: failed logins are counted per address, and block it."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ _LONGEST_DELAY_MS = 25_000
 
 
 class Throttle:
-    """Counts bad logins. An address with eleven in half an hour gets 429, right passwords too."""
+    """Counts failed logins. An address with eleven in half an hour gets 429, even with a valid password."""
 
     def __init__(
         self, clock: Clock, *, allowed: int = _ATTEMPTS_ALLOWED, exempt: Collection[str] = ()
@@ -22,20 +22,20 @@ class Throttle:
         self._bad: dict[str, list[datetime]] = {}
 
     def count(self, address: str) -> None:
-        """Remember a bad login, unless the address is on the allow list."""
+        """Count a failed login, unless the address is on the allow list."""
         if address not in self._exempt:
             self._bad[address] = [*self._recent(address), self._clock()]
 
     def reset(self, address: str) -> None:
-        """Forget the bad logins, after a good one."""
+        """Reset the count after a successful login."""
         self._bad.pop(address, None)
 
     def blocks(self, address: str) -> bool:
-        """Say whether logins from there are refused."""
+        """Return whether logins from the address are refused."""
         return len(self._recent(address)) > self._allowed
 
     def delay_ms(self, address: str) -> int:
-        """Tell the delay that capabilities name: it doubles with each bad login."""
+        """Return the delay in the capabilities: it doubles with each failed login."""
         count = len(self._recent(address))
         return min(100 * 2**count, _LONGEST_DELAY_MS) if count else 0
 

@@ -1,4 +1,4 @@
-"""Downloads and uploads: GET with ranges, and the conditions that stand before every method."""
+"""Downloads and uploads: GET with ranges, and the preconditions of every method."""
 
 import re
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 class Tagged(Protocol):
-    """What conditions are about: a file, a folder, a card."""
+    """A resource with an etag: a file, a folder, a card."""
 
     @property
     def is_folder(self) -> bool: ...  # noqa: D102 - see above
@@ -58,12 +58,12 @@ def check_conditions(request: Request, node: Tagged | None) -> Response | None:
 
 
 def overwrite_refused(request: Request) -> bool:
-    """Tell whether the request wants nothing to be replaced."""
+    """Return whether the request forbids replacing an existing file."""
     return request.headers.get("overwrite", "T").upper() == "F"
 
 
 def destination_of(request: Request, base: str) -> str:
-    """Read where something should go, as a path below `base`.
+    """Return the path in the Destination header, below `base`.
 
     The host is ignored, and a raw space or "#" belongs to the name.
     """
@@ -77,7 +77,7 @@ def destination_of(request: Request, base: str) -> str:
 
 
 def destination_taken() -> DavFault:
-    """Say that the name to move to exists, which was to replace nothing."""
+    """Answer that the target exists, and may not be replaced."""
     return DavFault(
         412,
         "Sabre\\DAV\\Exception\\PreconditionFailed",

@@ -1,4 +1,4 @@
-"""The trash over DAV: list, read, restore, delete for good, empty."""
+"""The trash over DAV: list, read, restore, delete permanently, empty."""
 
 from collections.abc import Sequence
 from urllib.parse import unquote

@@ -1,4 +1,4 @@
-"""The unified search: what can be searched, and what each provider finds."""
+"""The unified search: the providers, and their results."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from nextcloud_mcp_server.sandbox.apps.notes.store import title_of
 from nextcloud_mcp_server.sandbox.node import Node
-from nextcloud_mcp_server.sandbox.note_store import title_of
 from nextcloud_mcp_server.sandbox.ocs_app import OcsCall
 from nextcloud_mcp_server.sandbox.reply import OCS_BROKEN, ocs_reply
 
@@ -19,7 +19,7 @@ _Entry = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Provider:
-    """A provider, and the app that brings it."""
+    """A provider, and the app that it belongs to."""
 
     id: str
     app: str
@@ -75,7 +75,7 @@ def _files(call: OcsCall, term: str) -> Iterable[_Entry]:
 
 
 def _texts(call: OcsCall, term: str) -> Iterable[_Entry]:
-    """Find in the texts, as the app `fulltextsearch` links to what it found."""
+    """Search in file contents, with links as the app `fulltextsearch` writes them."""
     for node in _newest_first(call):
         if node.mime.startswith("text/") and term in _text(node):
             folder, _, name = node.path.rpartition("/")

@@ -1,6 +1,6 @@
 """Uploads in chunks over DAV: a folder below /uploads/{uid}, numbered chunks, and a MOVE of `.file` out of it.
 
-As a Nextcloud without an object store does it. The `If` header is read in sabre/dav's `checkPreconditions`.
+As in a Nextcloud without an object store. The `If` header is read in sabre/dav's `checkPreconditions`.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class UploadRequest:
     headers: dict[str, str]
 
     async def answer(self) -> Response:
-        """Carry the request out.
+        """Answer the request.
 
         Raises:
             DavFault: with the body Nextcloud would send.
@@ -103,7 +103,7 @@ class UploadRequest:
         return empty(201 if created else 204)
 
     def _check_room(self, destination: str, size: int) -> None:
-        """Refuse early: a chunk already says how large all of them will be."""
+        """Refuse an upload that is too large; each chunk states the total size."""
         tree = self.place.tree
         path = destination if tree.find(destination) else destination.rpartition("/")[0] or "/"
         free = tree.available_bytes

@@ -1,1 +1,1 @@
-"""The composition root: the only place that builds things. Settings in, a running server out."""
+"""The composition root: builds a server from the settings, and runs it. No other package creates the parts."""

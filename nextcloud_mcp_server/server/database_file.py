@@ -1,4 +1,4 @@
-"""Reads the schema's version from the database, without opening it for writing."""
+"""Reads the schema version of a database without writing to it."""
 
 import sqlite3
 from contextlib import closing
@@ -11,35 +11,35 @@ _VERSION_QUERY = "SELECT version_num FROM nextcloud_mcp_version"
 
 
 def database_file(settings: Settings) -> Path | None:
-    """Find the file behind the database's address; None for a database that is a server."""
+    """Return the file of a SQLite database; None for PostgreSQL."""
     scheme, _, rest = settings.database_address.partition("://")
     return Path(rest.removeprefix("/").partition("?")[0]) if scheme.startswith("sqlite") else None
 
 
 def has_state(settings: Settings) -> bool:
-    """Tell whether an earlier process may have left something: a consent request, a deletion, or a grant."""
+    """Return whether an earlier process may have left a grant, a consent request or a pending revocation."""
     file = database_file(settings)
     return file is None or file.exists()
 
 
 async def schema_of(settings: Settings) -> str | None:
-    """Read the version of the schema; None when there is none yet.
+    """Return the version of the schema; None if there is none yet.
 
     Raises:
-        ConfigurationError: The address names no database, or its driver is missing.
+        ConfigurationError: The address is not that of a database, or its driver is missing.
         StorageError: The database cannot be read.
     """
     file = database_file(settings)
     if file is not None:
         return schema_version(file)
-    # Everything behind it takes a quarter of a second.
+    # Importing it takes a quarter of a second.
     from nextcloud_mcp_server.storage.engine import postgres_version  # noqa: PLC0415 - see above
 
     return await postgres_version(settings.database_address)
 
 
 def schema_version(file: Path) -> str | None:
-    """Read the version of a database file; None when there is no file, or nothing of ours in it.
+    """Return the version of a database file; None if there is no file, or no table of this server in it.
 
     Raises:
         StorageError: The file is no database, or it is damaged.

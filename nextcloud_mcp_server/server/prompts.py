@@ -1,4 +1,4 @@
-"""What a user can start with one click: short instructions for the model, with arguments that complete."""
+"""The prompts: instructions for the model that a user starts with one click; arguments can be completed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ from nextcloud_mcp_server.tools.registry import TOOLSETS
 
 Ctx = ServerRequestContext[Any, Any]
 
-#: A title or a date is short; what is longer is a mistake or an attempt.
+#: A title or a date is short; a longer text is a mistake or an attack.
 MAX_ARGUMENT_CHARS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A prompt: the toolset it works with, and one argument at most, completed like a resource's."""
+    """A prompt: its toolset, and at most one argument, which completes like that of the resource `completes`."""
 
     name: str
     toolset: str
@@ -110,17 +110,17 @@ class Prompts:
         self._resources = resources
 
     def install(self, server: Server[Any]) -> None:
-        """Take the place of the SDK's handlers, which do not know who asks."""
+        """Replace the SDK's handlers, which do not know the caller."""
         server.add_request_handler("prompts/list", PaginatedRequestParams, self.listed)
         server.add_request_handler("prompts/get", GetPromptRequestParams, self.get)
         server.add_request_handler("completion/complete", CompleteRequestParams, self.complete)
 
     async def listed(self, ctx: Ctx, _: PaginatedRequestParams) -> ListPromptsResult:
-        """List those whose tools are there."""
+        """List the prompts whose tools are available to the caller."""
         return ListPromptsResult(prompts=[_listed(ctx, one) for one in self._shown(ctx)])
 
     async def get(self, ctx: Ctx, params: GetPromptRequestParams) -> GetPromptResult:
-        """Write the instructions.
+        """Return the instructions of a prompt.
 
         Raises:
             MCPError: There is no such prompt, or its argument is missing.
@@ -131,7 +131,7 @@ class Prompts:
         if given or (starter.argument and not 0 < len(value) <= MAX_ARGUMENT_CHARS):
             takes = f"the argument '{starter.argument}', a short text" if starter.argument else "no argument"
             raise MCPError(INVALID_PARAMS, f"The prompt {starter.name} takes {takes}.")
-        # Not `format`: braces in what a user typed are theirs.
+        # Not `format`: the user may have typed braces.
         text = (
             starter.text.replace(f"{{{starter.argument}}}", shown(value))
             if starter.argument
@@ -141,7 +141,7 @@ class Prompts:
         return GetPromptResult(description=starter.description, messages=[message])
 
     async def complete(self, ctx: Ctx, params: CompleteRequestParams) -> CompleteResult:
-        """Complete an argument of a prompt, or of the address of a resource."""
+        """Complete an argument of a prompt or of a resource template."""
         if isinstance(params.ref, ResourceTemplateReference):
             template = params.ref.uri
         else:
@@ -166,7 +166,7 @@ class Prompts:
 
 
 def _facts(starter: Starter) -> Facts:
-    """Tell what a prompt depends on: the client must be able to read in its toolset at least."""
+    """Return what a prompt depends on: the client must have a reading scope of its toolset."""
     return Facts(
         toolset=starter.toolset,
         app=TOOLSETS[starter.toolset].app,

@@ -1,4 +1,4 @@
-"""Refuses settings that cannot work or cannot be safe, in one sentence with the variable and the fix."""
+"""Refuses settings that cannot work or are not safe; the message names the variable and the fix."""
 
 from collections.abc import Iterable
 from ipaddress import ip_network
@@ -11,7 +11,7 @@ from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, EVERY_TOOLSET, F
 from nextcloud_mcp_server.settings.names import (
     ADDRESSES,
     BUILTIN,
-    MANY_PEOPLE,
+    MULTI_USER,
     OIDC,
     env_name,
     mutable_identity,
@@ -24,10 +24,10 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def refuse(settings: Fields) -> None:
-    """Refuse what cannot work or be safe.
+    """Refuse settings that cannot work or are not safe.
 
     Raises:
-        ConfigurationError: The first such thing; names the variable and the fix.
+        ConfigurationError: For the first such setting; names the variable and the fix.
     """
     _check_addresses(settings)
     _check_credentials(settings)
@@ -37,7 +37,7 @@ def refuse(settings: Fields) -> None:
     local_folder_checks.refuse(settings)
     _check_proxies(settings)
     if settings.multi_user:
-        _check_many_people(settings)
+        _check_multi_user(settings)
         _check_sign_in_scopes(settings)
         _check_own_address(settings)
         _check_keys(settings)
@@ -49,10 +49,10 @@ def refuse(settings: Fields) -> None:
 
 
 def refuse_draft(settings: Fields) -> None:
-    """Refuse what would make `setup nextcloud` register an address that cannot be safe.
+    """Refuse settings with which `setup nextcloud` would register an unsafe address.
 
     Raises:
-        ConfigurationError: The first such thing; names the variable and the fix.
+        ConfigurationError: For the first such setting; names the variable and the fix.
     """
     settings.require_nextcloud()
     _check_addresses(settings)
@@ -62,24 +62,25 @@ def refuse_draft(settings: Fields) -> None:
 
 
 def looks_wrong(settings: Fields) -> list[str]:
-    """List what works and is probably not meant."""
+    """Return warnings about settings that work but are probably not intended."""
     found: list[str] = []
-    for field in ("nextcloud_host", "nextcloud_public_url", "nextcloud_mcp_server_url"):
+    # Those of multi-user modes are refused without TLS.
+    for field in (name for name in ADDRESSES if name not in MULTI_USER):
         parts = urlsplit(getattr(settings, field) or "")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
             found.append(
-                f"{env_name(field)} is not encrypted (http://): whoever is on the network can read along; use https://."
+                f"{env_name(field)} is not encrypted (http://): others on the network can read along; use https://."
             )
     if settings.sandbox and settings.nextcloud_host:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
     if settings.multi_user:
-        return found + _looks_wrong_for_many(settings)
+        return found + _looks_wrong_for_multi_user(settings)
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
             f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
             "and keep to yourself what clients must send."
         )
-    return found + _without_effect(settings, MANY_PEOPLE, "it is for many people (MODE=oidc or MODE=builtin)")
+    return found + _without_effect(settings, MULTI_USER, "it is for many people (MODE=oidc or MODE=builtin)")
 
 
 def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[str]:
@@ -87,7 +88,7 @@ def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[s
     return [f"{name} has no effect with MODE={settings.mode}: {why}." for name in given]
 
 
-def _looks_wrong_for_many(settings: Fields) -> list[str]:
+def _looks_wrong_for_multi_user(settings: Fields) -> list[str]:
     oidc = settings.mode == "oidc"
     found = (
         _looks_wrong_with_issuer(settings) if oidc else _without_effect(settings, OIDC, "it is for MODE=oidc")
@@ -99,7 +100,7 @@ def _looks_wrong_for_many(settings: Fields) -> list[str]:
     )
     if not settings.trusted_proxies and settings.server_url.startswith("https://"):
         found.append(
-            "TRUSTED_PROXIES is not set, so everybody seems to come from the reverse proxy's address and shares one "
+            "TRUSTED_PROXIES is not set, so all users seem to come from the reverse proxy's address and share one "
             "rate limit: name the proxy's address."
         )
     return found
@@ -208,16 +209,16 @@ def _check_proxies(settings: Fields) -> None:
             ) from None
         if network.prefixlen == 0:
             raise ConfigurationError(
-                f"TRUSTED_PROXIES trusts everybody with {text}: name the addresses of your reverse proxies alone."
+                f"TRUSTED_PROXIES trusts every address with {text}: name the addresses of your reverse proxies alone."
             )
 
 
-def _check_many_people(settings: Fields) -> None:
-    """Refuse what would make all users one: a shared credential, or a way in without a token."""
+def _check_multi_user(settings: Fields) -> None:
+    """Refuse a shared credential, and access without a token: all users would be one."""
     mode = settings.mode
     if settings.nextcloud_username or settings.nextcloud_app_password:
         raise ConfigurationError(
-            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make everybody one Nextcloud user: take them out, or "
+            "NEXTCLOUD_USERNAME and NEXTCLOUD_APP_PASSWORD would make all users one Nextcloud user: take them out, or "
             "use MODE=personal."
         )
     if settings.nextcloud_mcp_secret is not None:
@@ -230,7 +231,7 @@ def _check_many_people(settings: Fields) -> None:
             f"--no-local-auth does not say who calls: take it out; with MODE={mode} every call needs a token."
         )
     if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
-        # It is made anew at each start, and no one could ever consent.
+        # It is created at each start, so it has no OAuth client and no user could consent.
         raise ConfigurationError(
             f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two people play "
             f"with 'nextcloud-mcp-server demo --mode {mode}'."
@@ -265,7 +266,7 @@ def _check_own_address(settings: Fields) -> None:
     for field in ("nextcloud_host", "nextcloud_public_url"):
         text: str | None = getattr(settings, field)
         if text and _origin(urlsplit(text)) == _origin(own):
-            # On one origin a script in either could act in the other with the user's cookies.
+            # On one origin a script of either server could use the user's cookies of the other.
             raise ConfigurationError(
                 f"NEXTCLOUD_MCP_SERVER_URL has the origin of {env_name(field)}: give this server a host name of "
                 "its own, such as https://mcp.example.org."
@@ -306,7 +307,7 @@ def _check_sign_in(settings: Fields) -> None:
             f"{settings.sign_in_callback_url}, and set its id."
         )
     if settings.audience == settings.oidc_client_id:
-        # An ID token names the client as its audience, and it would then pass for an access token.
+        # The audience of an ID token is the client, so it would be accepted as an access token.
         raise ConfigurationError(
             "OIDC_AUDIENCE is the same as OIDC_CLIENT_ID, so that ID tokens would be for this server too: leave it "
             "out, or choose another audience at the identity provider."
@@ -329,7 +330,7 @@ def _check_sign_in(settings: Fields) -> None:
 
 def _check_grants(settings: Fields) -> None:
     if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
-        # Anyone who finishes a login flow decides whose account it is, so it must be known beforehand.
+        # The browser that finishes a login flow decides which account it opens, so the account must be known before.
         raise ConfigurationError(
             "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
@@ -352,7 +353,7 @@ def _check_nextcloud_client(settings: Fields) -> None:
 
 
 def _check_builtin(settings: Fields) -> None:
-    """Refuse what the built-in authorization server cannot work with, or must never allow."""
+    """Refuse settings with which the built-in authorization server cannot work, or is not safe."""
     _check_nextcloud_client(settings)
     _check_own_root(settings)
     client_checks.refuse(settings)
@@ -361,7 +362,7 @@ def _check_builtin(settings: Fields) -> None:
 def _check_own_root(settings: Fields) -> None:
     own = urlsplit(settings.server_url)
     if own.path:
-        # RFC 8414 has clients look at the host's root, and many guess /authorize and /token there.
+        # Clients read the metadata at the host's root (RFC 8414), and many assume /authorize and /token there.
         raise ConfigurationError(
             f"NEXTCLOUD_MCP_SERVER_URL holds the path {own.path}: with MODE=builtin this server needs a host name "
             "of its own, such as https://mcp.example.org."

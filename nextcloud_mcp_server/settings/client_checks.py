@@ -1,4 +1,4 @@
-"""Refuses settings about the clients of `MODE=builtin` that cannot work, and finds what is probably not meant."""
+"""Checks the settings about the clients of `MODE=builtin`."""
 
 import re
 from urllib.parse import urlsplit
@@ -12,16 +12,16 @@ _CLIENT = re.compile(rf"(\*\.)?{_HOST.pattern}|[a-z][a-z0-9+.-]*:")
 
 
 def refuse(settings: Fields) -> None:
-    """Refuse what cannot work or be safe.
+    """Refuse settings that cannot work or are not safe.
 
     Raises:
-        ConfigurationError: The first such thing; names the variable and the fix.
+        ConfigurationError: For the first such setting; names the variable and the fix.
     """
     _check_proxy(settings)
     for scheme in settings.private_schemes:
         if not acceptable(f"{scheme}:/callback", private_schemes=settings.private_schemes):
             raise ConfigurationError(
-                f"PRIVATE_SCHEMES names {scheme!r}, where nobody can be sent back to safely: name schemes of "
+                f"PRIVATE_SCHEMES names {scheme!r}, to which no browser can be sent back safely: name schemes of "
                 "programs alone, such as cursor."
             )
     for name, words in (
@@ -56,7 +56,7 @@ def _check_proxy(settings: Fields) -> None:
 
 
 def looks_wrong(settings: Fields) -> list[str]:
-    """List what works and is probably not meant."""
+    """Return warnings about settings that work but are probably not intended."""
     found = _no_whole_names(settings)
     if not settings.client_metadata_documents:
         if not settings.client_registration:
@@ -72,7 +72,7 @@ def looks_wrong(settings: Fields) -> list[str]:
 
 
 def _no_whole_names(settings: Fields) -> list[str]:
-    """Find names of clients where hosts are wanted: no one would notice that a denied one comes in all the same."""
+    """Return warnings about client names in the place of hosts: a denied client would still be let in."""
     return [
         f"{name} holds {word!r}, which is taken for a host: write its whole name ({word}.ai, say), or {word}: for a "
         "scheme."

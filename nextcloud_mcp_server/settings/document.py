@@ -1,7 +1,7 @@
-"""What the program says about itself: `.env.example`, `docs/configuration.md`, `docs/tools.md`, the tools' schemas.
+"""Prints `.env.example`, `docs/configuration.md`, `docs/tools.md` and the tools' schemas.
 
-They are printed from the settings' fields and the tools, and `make docs-check` fails when a committed
-one differs.
+They are derived from the fields of the settings and from the tools. `make docs-check` fails if a committed file
+differs.
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.settings.names import (
     BOTH_MODES,
     BUILTIN,
-    COMMAND_LINE_ONLY,
     FIELDS,
-    MANY_PEOPLE,
+    FROM_FILE,
+    MULTI_USER,
     OIDC,
-    SECRETS,
+    OPTIONS,
     env_name,
 )
 from nextcloud_mcp_server.tools import schemas
@@ -29,7 +29,7 @@ _WIDTH = 96
 _PAGE_HEAD = """# Configuration
 
 This page is printed from the program (`make docs`). Options of a command win over variables; a variable that
-is set to nothing counts as not set. Nothing is read from a `.env` file by itself: whoever can write to the
+is set to nothing counts as not set. Nothing is read from a `.env` file by itself: a program that can write to the
 folder you start in could otherwise send your data elsewhere. Use your shell, your service manager or
 `docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
 
@@ -42,7 +42,7 @@ A combination that cannot be safe is refused at start, with the variable's name 
 |---|---|---|
 """
 
-_PAGE_MANY_PEOPLE = """
+_PAGE_MULTI_USER = """
 ## For many people
 
 These have no effect with `MODE=personal`. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then too.
@@ -139,16 +139,16 @@ _EMPTY_HEAD = """
 
 
 def write(root: str) -> None:
-    """Write all below the repository's top folder."""
+    """Write all files below the repository's top folder."""
     for path, text in _documents(root).items():
         path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def check(root: str) -> None:
-    """Compare all with what is committed.
+    """Compare all files with the committed ones.
 
     Raises:
-        ConfigurationError: One of them is not what the program prints.
+        ConfigurationError: A file differs.
     """
     for path, text in _documents(root).items():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -176,21 +176,21 @@ def env_example() -> str:
         lines = [f"# {line}" for line in wrap(description, _WIDTH)]
         default = _default(field)
         parts.append("\n".join([*lines, f"#{env_name(field)}={default}"]) + "\n")
-        if field in SECRETS:
+        if field in FROM_FILE:
             parts[-1] += f"#{env_name(field)}_FILE=\n"
     return "\n".join(parts)
 
 
 def configuration_page() -> str:
     """Print `docs/configuration.md`."""
-    one = [field for field in FIELDS if field not in MANY_PEOPLE]
+    one = [field for field in FIELDS if field not in MULTI_USER]
     parts = [
         (_PAGE_HEAD, map(_row, one)),
-        (_PAGE_MANY_PEOPLE, map(_row, BOTH_MODES)),
+        (_PAGE_MULTI_USER, map(_row, BOTH_MODES)),
         (_PAGE_OIDC, map(_row, OIDC)),
         (_PAGE_BUILTIN, map(_row, BUILTIN)),
-        (_PAGE_SECRETS, (f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in SECRETS)),
-        (_PAGE_OPTIONS, (_row(field) for field in Settings.model_fields if field in COMMAND_LINE_ONLY)),
+        (_PAGE_SECRETS, (f"- `{env_name(field)}_FILE`\n" for field in FIELDS if field in FROM_FILE)),
+        (_PAGE_OPTIONS, (_row(field) for field in Settings.model_fields if field in OPTIONS)),
     ]
     return "".join(head + "".join(rows) for head, rows in parts)
 

@@ -1,7 +1,7 @@
-"""The operator's settings: one frozen object, read once, refused when it cannot be safe.
+"""The operator's settings: one frozen object, read once from the environment; unsafe settings are refused.
 
-The only module that reads the environment. No `.env` is read from the
-working directory, because anyone who can write there could then move a user's data elsewhere.
+No other module reads the environment. No `.env` is read from the working directory: a program that can write there
+could then send a user's data elsewhere.
 """
 
 import os
@@ -18,8 +18,9 @@ from nextcloud_mcp_server.settings import checks
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import (
     FIELDS,
+    FROM_FILE,
     NOT_CARRIED,
-    SECRETS,
+    PATHS,
     env_name,
     explain,
     known_variables,
@@ -31,14 +32,14 @@ _Kind = TypeVar("_Kind", bound=Fields)
 
 
 class _Environment(PydanticBaseSettingsSource):
-    """Read each field from its variable, or a secret from the file that `…_FILE` names."""
+    """Reads each field from its variable, or from the file that `<NAME>_FILE` names."""
 
     def get_field_value(
         self,
         field: FieldInfo,  # noqa: ARG002  # the base class asks for it
         field_name: str,
     ) -> tuple[Any, str, bool]:
-        """Answer the base class in its own form."""
+        """Return a field's text, its name, and that it is not JSON, as the base class expects."""
         return read_text(os.environ, field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -47,10 +48,10 @@ class _Environment(PydanticBaseSettingsSource):
 
 
 class _EnvironmentWithoutSecrets(_Environment):
-    """Read no secret and no file: the files can be the very ones that are to be written."""
+    """Reads no secret and no file, since `setup nextcloud --into` may still have to write the files."""
 
     def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields.keys() - SECRETS
+        fields = self.settings_cls.model_fields.keys() - FROM_FILE
         return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
 
 
@@ -68,16 +69,16 @@ class _FromEnvironment(Fields):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what was given, then the environment; never a file from the working directory."""
+        """Use arguments first, then the environment; never a file in the working directory."""
         return init_settings, cls.source(settings_cls)
 
 
 class Settings(_FromEnvironment):
-    """Everything an operator has decided, and what follows from it. Build it with `load`."""
+    """The settings of a server. Create them with `load`."""
 
     @model_validator(mode="before")
     @classmethod
-    def _serve_many_people_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def _serve_multi_user_over_http(cls, values: dict[str, Any]) -> dict[str, Any]:
         mode = str(values.get("mode", "")).strip().lower()
         return {"transport": "http"} | values if mode in {"oidc", "builtin"} else values
 
@@ -88,51 +89,51 @@ class Settings(_FromEnvironment):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the operator about what works but looks wrong."""
+        """Warnings for the operator about settings that work but are probably not intended."""
         return (*checks.looks_wrong(self), *unknown_variables(os.environ))
 
     @property
     def secret_files(self) -> dict[str, Path]:
         """The files that secrets were read from, by the variables that name them."""
-        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)
+        names = (f"{env_name(field)}_FILE" for field in FIELDS if field in FROM_FILE)
         return {name: Path(file) for name in names if (file := os.environ.get(name))}
 
     @property
     def carried(self) -> dict[str, str]:
-        """The variables that a client has to set for a server that it starts, without secrets."""
+        """The variables that a client's configuration must set for the server that it starts, without secrets."""
         found: dict[str, str] = {}
         for field in FIELDS:
-            name = f"{env_name(field)}_FILE" if field in SECRETS else env_name(field)
+            name = f"{env_name(field)}_FILE" if field in FROM_FILE else env_name(field)
             text = os.environ.get(name)
             if text and field not in NOT_CARRIED:
-                is_path = field in SECRETS or isinstance(getattr(self, field), Path)
-                # The client starts the server in a folder of its own.
+                is_path = field in FROM_FILE | PATHS
+                # The client starts the server in another folder.
                 found[name] = str(Path(text).expanduser().absolute()) if is_path else text
         return found
 
     @property
     def not_carried(self) -> list[str]:
-        """The secrets that are set here, and that no entry of a client should hold."""
-        names = [env_name(field) for field in FIELDS if field in SECRETS - NOT_CARRIED]
+        """The variables of secrets that are set, and that a client's configuration should not contain."""
+        names = [env_name(field) for field in FIELDS if field in FROM_FILE - NOT_CARRIED]
         return [name for name in names if os.environ.get(name)]
 
     @property
     def key_source(self) -> str:
-        """Where the sealing keys come from: the variable that was set, or the key file in the data folder."""
+        """The source of the sealing keys: a variable, or the key file in the data folder."""
         if not self.token_encryption_keys:
             return str(self.key_file)
         name = env_name("token_encryption_keys")
         return f"{name}_FILE" if f"{name}_FILE" in self.secret_files else name
 
     def open_data_dir(self) -> Path:
-        """Make the data folder, for this user alone, and return it.
+        """Create the data folder with mode 0700, and return it.
 
         Raises:
-            ConfigurationError: It cannot be made.
+            ConfigurationError: It cannot be created.
         """
         path = self.data_path
         try:
-            # The mode is for the last folder alone, and the sandbox's lies in the one for real connections.
+            # `mkdir` applies the mode to the last folder only, and the sandbox's folder lies in the real one.
             for folder in (path.parent, path) if self.sandbox else (path,):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -143,7 +144,7 @@ class Settings(_FromEnvironment):
 
 
 class Draft(_FromEnvironment):
-    """The settings before they are complete: what `setup nextcloud` works from. Build it with `load_draft`."""
+    """Incomplete settings, for `setup nextcloud`. Create them with `load_draft`."""
 
     source = _EnvironmentWithoutSecrets
 
@@ -154,11 +155,10 @@ class Draft(_FromEnvironment):
 
 
 def load(**overrides: object) -> Settings:
-    """Read the settings; arguments that are not None win over the environment.
+    """Read the settings; an argument that is not None overrides the environment.
 
     Raises:
-        ConfigurationError: Something is wrong or unsafe; names the variable and the fix, never a value
-            that is secret.
+        ConfigurationError: A setting is wrong or unsafe. The message names the variable and the fix, never a secret.
     """
     return _build(Settings, overrides)
 
@@ -181,5 +181,5 @@ def _build(kind: type[_Kind], overrides: Mapping[str, object]) -> _Kind:
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment of a server that is started with these variables, and no settings but them."""
+    """Return the environment for a server that is started with these variables and no other settings."""
     return {name: text for name, text in os.environ.items() if name not in known_variables()} | {**variables}

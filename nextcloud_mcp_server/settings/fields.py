@@ -1,6 +1,7 @@
-"""What an operator can decide: the settings' fields, and what follows from them.
+"""The settings' fields, and what follows from them.
 
-`environment` reads them from the environment, and `checks` refuses what cannot be safe.
+`environment` reads them from the environment, `checks` refuses unsafe values, and `names` derives every list of names
+from the types and traits of the fields.
 """
 
 from pathlib import Path
@@ -8,17 +9,17 @@ from typing import Annotated, Literal
 
 from platformdirs import user_data_path
 from pydantic import Field, SecretStr
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
 from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
-from nextcloud_mcp_server.settings.multi_user import MultiUserFields
-from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Typed, Words
+from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
+from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Trait, Typed, Variable, Words
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
-#: Where this server's callbacks are; each flow has its own path below it.
+#: The path of this server's callbacks; each flow has its own path below it.
 CALLBACK_PATH = "/oauth/callback"
 _DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
@@ -27,34 +28,26 @@ _DRIVERS = {
 }
 
 
-class Fields(MultiUserFields):
-    """Everything an operator can decide, refused nowhere: build `Settings` with `load` instead."""
+class GeneralFields(BaseSettings):
+    """The fields that have an effect in every mode, or in single-user mode alone."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        # Without it a too-short key would be printed in full at start-up.
-        hide_input_in_errors=True,
-        env_file=None,
-    )
-
-    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower] = Field(
+    mode: Annotated[Literal["personal", "oidc", "builtin"], Lower, Trait.NOT_CARRIED] = Field(
         default="personal",
         description="Who may call: `personal` is one person on one computer; `oidc` is any number of people, "
         "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
         "in with Nextcloud itself (docs/quickstart-builtin.md).",
     )
-    nextcloud_host: Typed | None = Field(
+    nextcloud_host: Annotated[Typed | None, Trait.ADDRESS, Trait.NOT_CARRIED] = Field(
         default=None,
         description="Address of your Nextcloud, such as `https://cloud.example.org` or "
         "`https://example.org/nextcloud`.",
     )
-    nextcloud_public_url: str | None = Field(
+    nextcloud_public_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers reach Nextcloud, when it differs from `NEXTCLOUD_HOST` "
         "(for example inside a container network).",
     )
-    nextcloud_mcp_server_url: str | None = Field(
+    nextcloud_mcp_server_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers and clients reach this server over HTTP; clients are given "
         "it with `/mcp` behind it. Default: where it listens. Required for many people.",
@@ -79,9 +72,9 @@ class Fields(MultiUserFields):
         description="Folder for the database and the key files. Default: the platform's data folder for "
         "`nextcloud-mcp-server`; made with mode 0700 when first needed.",
     )
-    database_url: str | None = Field(
+    database_url: Annotated[str | None, Trait.FROM_FILE] = Field(
         default=None,
-        # PostgreSQL's holds a password.
+        # The address of PostgreSQL contains a password.
         repr=False,
         description="Database address, such as `sqlite+aiosqlite:////var/lib/nextcloud-mcp-server/state.db` or "
         "`postgresql+asyncpg://name:password@host/database`. Default: `state.db` in `DATA_DIR`.",
@@ -92,7 +85,7 @@ class Fields(MultiUserFields):
         "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required for "
         "many people.",
     )
-    nextcloud_mcp_secret: SecretStr | None = Field(
+    nextcloud_mcp_secret: Annotated[SecretStr | None, Trait.NOT_CARRIED] = Field(
         default=None,
         description="Bearer secret that clients must send over HTTP, at least 24 characters. Default: a "
         "secret file made in `DATA_DIR`; `nextcloud-mcp-server config … --http` prints it.",
@@ -116,9 +109,9 @@ class Fields(MultiUserFields):
         ge=1,
         le=3600,
         description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
-        "resources. Each time costs one small request for each app, and nothing while nobody has subscribed.",
+        "resources. Each time costs one small request for each app, and nothing while no client has subscribed.",
     )
-    toolsets: Words = Field(
+    toolsets: Annotated[Words, Trait.NOT_CARRIED] = Field(
         default=("notes", "files"),
         description=f"Which groups of tools are on, by commas: {', '.join(EVERY_TOOLSET)}, or `all`. "
         "The connection tools are always on.",
@@ -138,40 +131,55 @@ class Fields(MultiUserFields):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
     )
-    transport: Literal["stdio", "http"] = Field(
+    transport: Annotated[Literal["stdio", "http"], Trait.OPTION] = Field(
         default="stdio",
         description="`stdio` for a client that starts the server itself, `http` for the others. A server "
         "for many people always uses `http`.",
     )
-    host: str = Field(default="127.0.0.1", description="Address to listen on over HTTP.")
-    port: int = Field(
+    # HOST and PORT belong to shells and hosters.
+    host: Annotated[str, Variable("NEXTCLOUD_MCP_HOST"), Trait.NOT_CARRIED] = Field(
+        default="127.0.0.1", description="Address to listen on over HTTP."
+    )
+    port: Annotated[int, Variable("NEXTCLOUD_MCP_PORT"), Trait.NOT_CARRIED] = Field(
         default=8765, ge=0, le=65535, description="Port to listen on over HTTP; 0 takes a free one."
     )
-    sandbox: bool = Field(
+    sandbox: Annotated[bool, Trait.OPTION] = Field(
         default=False,
         description="Use the built-in sandbox Nextcloud (users alice and bob) instead of a real one.",
     )
-    sandbox_version: ProfileName = Field(
+    sandbox_version: Annotated[ProfileName, Trait.OPTION] = Field(
         default=USUAL,
         description="The major version of Nextcloud that the sandbox answers like: 32, 33, 34 or 35.",
     )
-    no_local_auth: bool = Field(
+    no_local_auth: Annotated[bool, Trait.OPTION] = Field(
         default=False,
-        description="Let everybody on this computer call over HTTP without the secret. Loopback only.",
+        description="Let every program on this computer call over HTTP without the secret. Loopback only.",
+    )
+
+
+class Fields(BuiltinFields, OidcFields, MultiUserFields, GeneralFields):
+    """All fields, in the order of the documentation, and what follows from them; `checks` refuses unsafe values.
+
+    Create a `Settings` with `environment.load` instead.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        # Otherwise a key that is too short would be printed at the start.
+        hide_input_in_errors=True,
+        env_file=None,
     )
 
     @property
     def data_path(self) -> Path:
-        """Where our files live. Nothing is made here; `open_data_dir` does that.
-
-        The sandbox has a folder of its own, so that trying it never touches real connections.
-        """
+        """The data folder, which `open_data_dir` creates. The sandbox has its own, apart from real connections."""
         base = self.data_dir or user_data_path("nextcloud-mcp-server", appauthor=False)
         return base / "sandbox" if self.sandbox else base
 
     @property
     def database_address(self) -> str:
-        """The SQLAlchemy URL, with the asynchronous driver filled in."""
+        """The SQLAlchemy URL with the asynchronous driver."""
         if self.database_url is None:
             return f"sqlite+aiosqlite:///{(self.data_path / 'state.db').as_posix()}"
         scheme, _, rest = self.database_url.partition("://")
@@ -179,27 +187,27 @@ class Fields(MultiUserFields):
 
     @property
     def key_file(self) -> Path:
-        """Where personal mode keeps its sealing key, when none is given."""
+        """The file of the sealing key in single-user mode, if no key is configured."""
         return self.data_path / "encryption.key"
 
     @property
     def secret_file(self) -> Path:
-        """Where the bearer secret for HTTP is kept, when none is given."""
+        """The file of the bearer secret for HTTP, if none is configured."""
         return self.data_path / "http.secret"
 
     @property
     def enabled_toolsets(self) -> tuple[str, ...]:
-        """The toolsets by name, with `all` spelled out."""
+        """The names of the enabled toolsets; `all` is expanded."""
         return EVERY_TOOLSET if "all" in self.toolsets else self.toolsets
 
     @property
     def offered_scopes(self) -> frozenset[str]:
-        """The scopes that can be permitted at all."""
+        """The scopes that users can allow."""
         return offered(self.enabled_toolsets, read_only=self.read_only)
 
     @property
     def asked_words(self) -> AskedWords:
-        """The words by which clients are told to ask for scopes."""
+        """The scope names that clients are told to request."""
         ours, bound = self.mode == "builtin", self.offered_scopes
         words = self.sign_in_scopes or (("read",) if ours else tuple(sorted(bound)))
         known = tuple(word for word in words if expand([word]) & bound)
@@ -207,53 +215,53 @@ class Fields(MultiUserFields):
 
     @property
     def operator_credential(self) -> tuple[str, SecretStr] | None:
-        """Login name and app password given by the operator, if they were."""
+        """The login name and app password in the settings, if there are any."""
         if self.nextcloud_username is None or self.nextcloud_app_password is None:
             return None
         return self.nextcloud_username, self.nextcloud_app_password
 
     @property
     def server_url(self) -> str:
-        """This server's public address, with nothing behind it; empty where none is set."""
+        """The public URL of this server without a slash at the end; empty if none is set."""
         return (self.nextcloud_mcp_server_url or "").rstrip("/")
 
     @property
     def resource_url(self) -> str:
-        """What clients connect to, and the `resource` of the metadata (RFC 9728)."""
+        """The URL of the MCP endpoint, which is the `resource` of the metadata (RFC 9728)."""
         return f"{self.server_url}/mcp"
 
     @property
     def audience(self) -> str:
-        """What an access token's `aud` must contain."""
+        """The audience that the `aud` of an access token must contain."""
         return self.oidc_audience or self.resource_url
 
     @property
     def callback_url(self) -> str:
-        """What the callbacks of both flows lie below."""
+        """The URL below which the callbacks of both flows are."""
         return (self.elicitation_callback_url or f"{self.server_url}{CALLBACK_PATH}").rstrip("/")
 
     @property
     def sign_in_callback_url(self) -> str:
-        """Redirect URI to register at the identity provider."""
+        """The redirect URI to register at the identity provider."""
         return f"{self.callback_url}/sign-in"
 
     @property
     def grant_callback_url(self) -> str:
-        """Redirect URI to register at the grant provider."""
+        """The redirect URI to register at the grant provider."""
         return f"{self.callback_url}/nextcloud"
 
     @property
     def mapping_claim(self) -> str | None:
-        """The claim that holds the Nextcloud account's id; None where users confirm it."""
+        """The claim with the id of the Nextcloud account; None if users confirm their account."""
         return None if self.account_mapping == "confirm" else self.account_mapping
 
     @property
     def multi_user(self) -> bool:
-        """Whether users sign in, each with an account of their own."""
+        """Whether the server has several users, who sign in."""
         return self.mode != "personal"
 
     def require_nextcloud(self) -> str:
-        """Return the address of the Nextcloud.
+        """Return the URL of Nextcloud.
 
         Raises:
             ConfigurationError: None is set.

@@ -1,19 +1,19 @@
-"""Refuses to open a folder of this computer where that cannot be safe."""
+"""Refuses a local folder that is not safe to open."""
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.fields import Fields
 
 
 def refuse(settings: Fields) -> None:
-    """Refuse a `LOCAL_FOLDER` that others could reach, or that holds what no one should.
+    """Refuse a `LOCAL_FOLDER` that other users could reach, or that holds this server's keys.
 
     Raises:
-        ConfigurationError: It is such a one; says what to do.
+        ConfigurationError: With the reason and the fix.
     """
     if settings.local_folder is None:
         return
     if settings.multi_user or settings.transport != "stdio":
-        # A caller over HTTP need not sit at this computer.
+        # A caller over HTTP may be at another computer.
         raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
     folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
     if not settings.local_folder.is_absolute() or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What the operator of a server for many users can decide."""
+"""The settings that have no effect in single-user mode: of both multi-user modes, and of each one."""
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
 
-from nextcloud_mcp_server.settings.value_types import Lower, Words
+from nextcloud_mcp_server.settings.value_types import Lower, Trait, Words
 
 
 class MultiUserFields(BaseSettings):
-    """The fields that have no effect where one user is served."""
+    """The fields of both multi-user modes."""
 
-    nextcloud_oauth_client_id: str | None = Field(
+    # No secret, but `setup nextcloud --into` writes it into a file beside the secret.
+    nextcloud_oauth_client_id: Annotated[str | None, Trait.FROM_FILE] = Field(
         default=None,
         description="Id of the OAuth2 client at Nextcloud; `nextcloud-mcp-server setup nextcloud` makes one. "
         "Required with `MODE=builtin` and with `nextcloud_oauth2`.",
@@ -20,7 +21,7 @@ class MultiUserFields(BaseSettings):
     nextcloud_oauth_client_secret: SecretStr | None = Field(
         default=None, description="Secret of that client. Required where the client is."
     )
-    elicitation_callback_url: str | None = Field(
+    elicitation_callback_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address that browsers come back to: `/nextcloud` below it is to be registered at Nextcloud, "
         "`/sign-in` at the identity provider. Default: this server's address with `/oauth/callback` behind it.",
@@ -44,7 +45,17 @@ class MultiUserFields(BaseSettings):
         description="How many requests a minute one person's clients may make together, and one client alone half as "
         "many. What comes faster waits, and is refused when it would wait for longer than ten seconds.",
     )
-    oidc_issuer: str | None = Field(
+
+    @property
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The trusted proxies as networks; `checks` has refused every other text."""
+        return tuple(ip_network(text) for text in self.trusted_proxies)
+
+
+class OidcFields(BaseSettings):
+    """The fields of `MODE=oidc`."""
+
+    oidc_issuer: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address of the identity provider, exactly as it writes it in `issuer` of its "
         "`/.well-known/openid-configuration`. Required.",
@@ -65,8 +76,8 @@ class MultiUserFields(BaseSettings):
     oidc_identity_claim: str = Field(
         default="sub",
         min_length=1,
-        description="Claim that names a person for good, in access tokens and ID tokens alike. Changing it "
-        "makes everybody somebody else. `email` counts only with `email_verified` beside it.",
+        description="Claim that names a person for good, in access tokens and ID tokens alike. After a "
+        "change the server takes every user for a new one. `email` counts only with `email_verified` beside it.",
     )
     oidc_token_types: Words = Field(
         default=("at+jwt",),
@@ -96,8 +107,8 @@ class MultiUserFields(BaseSettings):
         default="confirm",
         min_length=1,
         description="Which Nextcloud account belongs to a person. Recommended: the name of a claim (such as "
-        "`preferred_username`) whose value is the account's user id, and which nobody can change for themselves; any "
-        "other account is refused. `confirm` has people say that the account they signed in to is theirs, for "
+        "`preferred_username`) whose value is the account's user id, and which users cannot change themselves; any "
+        "other account is refused. `confirm` asks each person whether the account they signed in to is their own, for "
         "identity providers that cannot name it: the server takes their word for it.",
     )
     grant_provider: Annotated[Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], Lower] = Field(
@@ -111,6 +122,18 @@ class MultiUserFields(BaseSettings):
         description="With `oidc_refresh`: the resource or audience to ask the identity provider for, so that "
         "Nextcloud takes the token.",
     )
+
+    @property
+    def introspection_client(self) -> tuple[str, SecretStr] | None:
+        """The client that asks about opaque tokens; None if there is none with a secret."""
+        secret = self.introspection_client_secret or self.oidc_client_secret
+        name = self.introspection_client_id or self.oidc_client_id
+        return None if name is None or secret is None else (name, secret)
+
+
+class BuiltinFields(BaseSettings):
+    """The fields of `MODE=builtin`."""
+
     allowed_clients: Words = Field(
         default=(),
         description="Which clients people may connect, by commas; none named allows all. A client counts by the host "
@@ -120,12 +143,12 @@ class MultiUserFields(BaseSettings):
     )
     denied_clients: Words = Field(
         default=(),
-        description="Which clients nobody may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
+        description="Which clients no person may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
     )
     allowed_groups: Words = Field(
         default=(),
-        description="Nextcloud groups whose members may sign in, by commas; none named lets everybody in. Looked at "
-        "whenever somebody signs in.",
+        description="Nextcloud groups whose members may sign in, by commas; none named lets every user in. Checked "
+        "at each sign-in.",
     )
     client_registration: bool = Field(
         default=True,
@@ -168,15 +191,3 @@ class MultiUserFields(BaseSettings):
         description="How long a sign-in of a client lasts; then the person signs in again, however often the client "
         "was used.",
     )
-
-    @property
-    def introspection_client(self) -> tuple[str, SecretStr] | None:
-        """Who asks about opaque tokens; None where no one can."""
-        secret = self.introspection_client_secret or self.oidc_client_secret
-        name = self.introspection_client_id or self.oidc_client_id
-        return None if name is None or secret is None else (name, secret)
-
-    @property
-    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
-        """The trusted proxies as networks; `checks` has refused what is none."""
-        return tuple(ip_network(text) for text in self.trusted_proxies)

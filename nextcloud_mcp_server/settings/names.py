@@ -1,138 +1,84 @@
-"""Names of the settings' variables, and what a misspelt one probably meant."""
+"""The names of the variables, derived from the fields, and suggestions for a misspelt one."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import get_args
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings.fields import Fields
+from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
+from nextcloud_mcp_server.settings.value_types import Trait, Variable
 
-#: Fields whose variable is not just the field in capitals: HOST and PORT belong to shells and hosters.
-_OTHER_NAMES = {"host": "NEXTCLOUD_MCP_HOST", "port": "NEXTCLOUD_MCP_PORT"}
+
+def _of_type(kind: type) -> frozenset[str]:
+    """Return the fields whose values are of a type, or hold values of it."""
+
+    def holds(annotation: object) -> bool:
+        return annotation is kind or any(map(holds, get_args(annotation)))
+
+    return frozenset(name for name, field in Fields.model_fields.items() if holds(field.annotation))
+
+
+def _with(trait: Trait) -> frozenset[str]:
+    return frozenset(name for name, field in Fields.model_fields.items() if trait in field.metadata)
+
+
 #: Fields that a command's options set, and nothing else.
-COMMAND_LINE_ONLY = frozenset({"transport", "sandbox", "sandbox_version", "no_local_auth"})
+OPTIONS = _with(Trait.OPTION)
+#: Every field that a variable can set, in the order of the documentation.
+FIELDS = tuple(name for name in Fields.model_fields if name not in OPTIONS)
 #: Fields that can also be read from the file that `<NAME>_FILE` names.
-SECRETS = frozenset(
-    {
-        "nextcloud_app_password",
-        "database_url",
-        "token_encryption_keys",
-        "nextcloud_mcp_secret",
-        "oidc_client_secret",
-        "introspection_client_secret",
-        "client_metadata_proxy",
-        # No secret, but `setup nextcloud --into` writes the two together.
-        "nextcloud_oauth_client_id",
-        "nextcloud_oauth_client_secret",
-    }
-)
-#: Fields that a client's entry names by an option, or that mean nothing over stdio.
-NOT_CARRIED = frozenset({"mode", "nextcloud_host", "toolsets", "host", "port", "nextcloud_mcp_secret"})
+FROM_FILE = _of_type(SecretStr) | _with(Trait.FROM_FILE)
+#: Fields that hold a path; a relative one counts from the folder in which the server was started.
+PATHS = _of_type(Path)
 #: Fields that hold a web address.
-ADDRESSES = (
-    "nextcloud_host",
-    "nextcloud_public_url",
-    "nextcloud_mcp_server_url",
-    "oidc_issuer",
-    "elicitation_callback_url",
-)
-#: Fields that have an effect for many users alone, in the order of the documentation: in both modes,
-#: with `MODE=oidc`, with `MODE=builtin`.
-BOTH_MODES = (
-    "nextcloud_oauth_client_id",
-    "nextcloud_oauth_client_secret",
-    "elicitation_callback_url",
-    "trusted_proxies",
-    "sign_in_scopes",
-    "requests_per_minute",
-)
-OIDC = (
-    "oidc_issuer",
-    "oidc_client_id",
-    "oidc_client_secret",
-    "oidc_audience",
-    "oidc_identity_claim",
-    "oidc_token_types",
-    "token_scopes",
-    "scope_prefix",
-    "introspection_client_id",
-    "introspection_client_secret",
-    "account_mapping",
-    "grant_provider",
-    "nextcloud_resource",
-)
-BUILTIN = (
-    "allowed_clients",
-    "denied_clients",
-    "allowed_groups",
-    "client_registration",
-    "client_metadata_documents",
-    "client_metadata_proxy",
-    "private_schemes",
-    "plain_hosts",
-    "refresh_grace_seconds",
-    "refresh_lifetime_days",
-)
+ADDRESSES = tuple(name for name in FIELDS if name in _with(Trait.ADDRESS))
+#: Fields that are left out of the entry that starts this server in a client's configuration.
+NOT_CARRIED = _with(Trait.NOT_CARRIED)
+#: Fields that have an effect in both multi-user modes, with `MODE=oidc`, and with `MODE=builtin`.
+BOTH_MODES = tuple(MultiUserFields.model_fields)
+OIDC = tuple(OidcFields.model_fields)
+BUILTIN = tuple(BuiltinFields.model_fields)
+#: Fields that have no effect in single-user mode.
+MULTI_USER = (*BOTH_MODES, *OIDC, *BUILTIN)
+
 #: Claims whose value a user may change, or an administrator give to another one (OpenID Connect Core §5.7).
 MUTABLE_CLAIMS = frozenset(
     {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
 )
-MANY_PEOPLE = (*BOTH_MODES, *OIDC, *BUILTIN)
-
-#: Every field that a variable can set, in the order of the documentation.
-FIELDS = (
-    "mode",
-    "nextcloud_host",
-    "nextcloud_public_url",
-    "nextcloud_mcp_server_url",
-    "nextcloud_username",
-    "nextcloud_app_password",
-    "nextcloud_ca_bundle",
-    "data_dir",
-    "database_url",
-    "token_encryption_keys",
-    "nextcloud_mcp_secret",
-    "elicitation_dialect",
-    "elicitation_timeout_seconds",
-    "hold_seconds",
-    "update_seconds",
-    "toolsets",
-    "exclude_tools",
-    "read_only",
-    "local_folder",
-    "output_schemas",
-    "log_level",
-    "host",
-    "port",
-    *MANY_PEOPLE,
-)
-
 _PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
-#: Set for the tests against a real Nextcloud; they are no settings of the server.
+#: The prefix of variables for the tests against a real Nextcloud.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
-#: Names without our prefixes are other programs' unless they are this similar to one of ours.
+#: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
 
 
 def env_name(field: str) -> str:
-    """Name the variable that sets a field."""
-    if field in COMMAND_LINE_ONLY:
+    """Return the variable that sets a field, or the option."""
+    if field in OPTIONS:
         return "--" + field.replace("_", "-")
-    return _OTHER_NAMES.get(field, field.upper())
+    metadata = Fields.model_fields[field].metadata if field in Fields.model_fields else []
+    return next((one.name for one in metadata if isinstance(one, Variable)), field.upper())
 
 
 def known_variables() -> list[str]:
-    """List every variable that is read, the `_FILE` forms included."""
+    """Return all variables that are read, with their `_FILE` forms."""
     names = [env_name(field) for field in FIELDS]
-    return [*names, *(f"{env_name(field)}_FILE" for field in FIELDS if field in SECRETS)]
+    return [*names, *(f"{env_name(field)}_FILE" for field in FIELDS if field in FROM_FILE)]
 
 
 def read_text(environ: Mapping[str, str], field: str) -> str | None:
-    """Find one field's text. An empty variable counts as not set."""
-    if field in COMMAND_LINE_ONLY:
+    """Return the text of a field; an empty variable counts as not set.
+
+    Raises:
+        ConfigurationError: Two variables contradict each other, or the file cannot be read.
+    """
+    if field in OPTIONS:
         return None
     name = env_name(field)
     text = environ.get(name) or None
@@ -143,7 +89,7 @@ def read_text(environ: Mapping[str, str], field: str) -> str | None:
                 "NEXTCLOUD_HOST and NEXTCLOUD_URL name different servers: keep NEXTCLOUD_HOST alone."
             )
         return text or other
-    file = environ.get(f"{name}_FILE") or None if field in SECRETS else None
+    file = environ.get(f"{name}_FILE") or None if field in FROM_FILE else None
     if file is None:
         return text
     if text is not None:
@@ -152,7 +98,7 @@ def read_text(environ: Mapping[str, str], field: str) -> str | None:
 
 
 def _read_file(name: str, path: Path) -> str:
-    # The path stays unsaid: a user may have put the secret itself where its file belongs.
+    # The message does not contain the path: the operator may have put the secret itself there.
     try:
         text = path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
@@ -174,13 +120,13 @@ def _read_file(name: str, path: Path) -> str:
 
 
 def closest(name: str) -> str:
-    """Say what a misspelt name probably meant, as the end of a sentence, or nothing."""
+    """Return a suggestion for a misspelt name as the end of a sentence, or an empty text."""
     matches = get_close_matches(name, known_variables(), n=1, cutoff=0.6)
     return f": did you mean {matches[0]}?" if matches else ""
 
 
 def explain(error: ValidationError) -> str:
-    """Write what is wrong with the settings, without their values."""
+    """Return sentences about what is wrong with the settings, without their values."""
     sentences: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else ""
@@ -192,7 +138,7 @@ def explain(error: ValidationError) -> str:
 
 
 def _wanted(problem: ErrorDetails) -> str:
-    """Say what a value should be, in an operator's words where pydantic's are a programmer's."""
+    """Return what a value should be, in an operator's words instead of pydantic's."""
     match problem["type"], problem.get("ctx", {}):
         case "bool_parsing", _:
             return "use true or false"
@@ -209,7 +155,7 @@ def _wanted(problem: ErrorDetails) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Write a warning for each variable that looks like one of ours and is not read."""
+    """Return a warning for each variable that looks like one of this server and is not read."""
     known = set(known_variables())
     return [sentence for name in sorted(environ) for sentence in _about(name, known)]
 
@@ -226,9 +172,9 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
 
 
 def mutable_identity(claim: str) -> list[str]:
-    """Warn of a claim that may come to name another user."""
+    """Return a warning about a claim whose value may identify another user later."""
     if claim not in MUTABLE_CLAIMS:
         return []
     return [
-        f"OIDC_IDENTITY_CLAIM={claim} can change hands: whoever gets it then has the former user's connection. Use sub."
+        f"OIDC_IDENTITY_CLAIM={claim} can change hands: its next holder gets the former user's connection. Use sub."
     ]

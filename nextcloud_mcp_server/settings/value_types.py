@@ -1,13 +1,15 @@
-"""How the texts of variables become values."""
+"""The types of the fields, and the traits from which the lists of their names are derived."""
 
 import re
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr
 
 
 def _words(value: object) -> object:
-    """Split a comma-separated text; anything else passes."""
+    """Split a comma-separated text; return any other value unchanged."""
     if isinstance(value, str):
         return tuple(word for word in value.replace(",", " ").split() if word)
     return value
@@ -17,12 +19,12 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-#: Of an address without a scheme: this computer is reached without TLS, everything else with it.
+#: An address of this computer without a scheme; only such an address is completed with `http`.
 _HERE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/.*)?")
 
 
 def _with_scheme(value: object) -> object:
-    """Take `cloud.example.org` for `https://cloud.example.org`."""
+    """Complete `cloud.example.org` to `https://cloud.example.org`."""
     if not isinstance(value, str) or not value.strip() or "://" in value:
         return value
     scheme = "http" if _HERE.fullmatch(value.strip()) else "https"
@@ -31,7 +33,27 @@ def _with_scheme(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
-#: Placed before a choice of words, which may be written in capitals too.
+#: For a choice of words, which may be written in capitals.
 Lower = BeforeValidator(_lower)
-#: An address as users type it.
+#: An address as a user types it, with or without a scheme.
 Typed = Annotated[str, BeforeValidator(_with_scheme)]
+
+
+class Trait(Enum):
+    """A property of a field that its type does not show, written into its annotation."""
+
+    #: Also read from the file that `<NAME>_FILE` names, although it is no `SecretStr`.
+    FROM_FILE = auto()
+    #: A web address.
+    ADDRESS = auto()
+    #: Set by an option of a command, not by a variable.
+    OPTION = auto()
+    #: Left out of a client's configuration: its entry names it by an option, or it has no effect over stdio.
+    NOT_CARRIED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The name of a field's variable, where it is not the field in capitals."""
+
+    name: str

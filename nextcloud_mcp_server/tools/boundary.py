@@ -15,6 +15,7 @@ from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import PrivateAttr
 
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.protocol import wire
@@ -34,45 +35,8 @@ async def _nothing() -> None:
 
 _NO_METADATA = func_metadata(_nothing, structured_output=False)
 
-#: The audit fields: arguments that identify the object of a call.
-AUDIT_FIELDS = (
-    "path",
-    "note_id",
-    "source",
-    "destination",
-    "trash_id",
-    "version_id",
-    "share_id",
-    "person",
-    "group",
-    "title",
-    "book",
-    "contact_id",
-    "calendar",
-    "event_id",
-    "task_id",
-    "board_id",
-    "stack_id",
-    "to_stack_id",
-    "card_id",
-    "table_id",
-    "row_id",
-    "recipe_id",
-    "collective_id",
-    "page_id",
-    "parent_id",
-    "form_id",
-    "conversation",
-    "message_id",
-    "article_id",
-    "article_ids",
-    "feed_id",
-    "folder_id",
-    "account_id",
-    "mailbox_id",
-    "local_file",
-    "upload_id",
-)
+#: The audit fields of all apps: arguments that identify the object of a call.
+AUDIT_FIELDS = tuple(dict.fromkeys(name for app in APPS for name in app.audit_fields))
 
 
 class GuardedTool(Tool):
@@ -122,7 +86,9 @@ class GuardedTool(Tool):
         """Run the tool for the caller of this request."""
         request_id = uuid4().hex[:12]
         try:
-            checked = self._spec.arguments.validate(answer.arguments_meant(arguments))
+            checked = self._spec.arguments.validate(
+                {**answer.arguments_meant(arguments), **self._spec.preset}
+            )
             self._refuse_neutralised_links(checked)
             call = await self._guard.call(context, request_id)
             execute = partial(self._execute, call, checked)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import ical_time, timestamp, zones
-from nextcloud_mcp_server.nextcloud.ical import Line
-from nextcloud_mcp_server.nextcloud.ical_time import Moment
+from nextcloud_mcp_server.formats import ical_time, timestamp, zones
+from nextcloud_mcp_server.formats.ical import Line
+from nextcloud_mcp_server.formats.ical_time import Moment
 
 #: The `timezone` of a floating time, which is the same on every clock; results use it too.
 FLOATING: Final = "floating"

@@ -2,11 +2,14 @@
 
 import base64
 import binascii
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from nextcloud_mcp_server.errors import InvalidInput
 
 Encoding = Literal["text", "base64"]
+TargetEtag = Annotated[str | None, Field(description="To replace a file: its etag.")]
 
 
 def decoded(content: str, encoding: Encoding) -> bytes:

@@ -4,7 +4,9 @@ import codecs
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.documents.charset import UTF8, Charset
+from nextcloud_mcp_server.documents.charset import SAMPLE_BYTES, UTF8, Charset, detect, is_certain, of_part
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
 #: The maximum bytes of text on one page.
@@ -109,3 +111,14 @@ def _begun(data: bytes, charset: Charset) -> int:
     decoder = codecs.getincrementaldecoder(charset.codec)("replace")
     decoder.decode(data, final=False)
     return len(decoder.getstate()[0])
+
+
+async def charset_of(nc: Account, chunk: Chunk) -> Charset | None:
+    """Return the encoding of a file from one of its chunks, fetching the file's beginning if needed."""
+    if chunk.offset == 0:
+        whole = chunk.is_last and len(chunk.data) <= SAMPLE_BYTES
+        return detect(chunk.data[:SAMPLE_BYTES], whole=whole)
+    if is_certain(chunk.data):
+        return UTF8
+    head = await nc.files.read(chunk.path, length=SAMPLE_BYTES)
+    return of_part(head.data, chunk.data)

@@ -8,13 +8,11 @@ Files that the Notes app uploads are next to the note, and stay there when the n
 import re
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud import dav, file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.notes import Attachment
 from nextcloud_mcp_server.nextcloud.sanitize import cited
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 
@@ -51,24 +49,6 @@ def names(written: str) -> list[str]:
     if not cleaned or any(".." in one.split("/") or "\\" in one or not one.isprintable() for one in cleaned):
         raise InvalidInput("'path' must be the attachment's path as the note's text has it.")
     return list(dict.fromkeys(cleaned))
-
-
-async def attachment(nc: Account, note_id: Id, written: str) -> tuple[str, Attachment]:
-    """Fetch a file that a note's text refers to; return also the path at which it was found.
-
-    Raises:
-      NotFound: The note has no such file.
-      InvalidInput: The name leads out of the note's folder.
-    """
-    old = parse_qs(urlsplit(written).query).get("imageFileName") if written.startswith("text://") else None
-    # The Text app wrote this form up to version 24.
-    paths = names(f".attachments.{note_id}/{old[0]}") if old else names(written)
-    for path in paths[:-1]:
-        try:
-            return path, await nc.notes.attachment(note_id, path)
-        except NotFound:
-            continue
-    return paths[-1], await nc.notes.attachment(note_id, paths[-1])
 
 
 def linked(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the tools of one server share; only server/assembly.py knows how to build it."""
+"""What the tools of one server share; server/composition.py builds it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

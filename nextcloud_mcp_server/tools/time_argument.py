@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import timestamp
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 
 
@@ -18,7 +18,7 @@ async def read(nc: Account, name: str, text: str) -> datetime:
     try:
         moment = timestamp.read(text)
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=await nc.calendar.zone())
+            moment = moment.replace(tzinfo=await nc.zone())
         return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidInput(

@@ -12,8 +12,8 @@ without a guard fails the type check and cannot be imported.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -46,9 +46,7 @@ def require_provisioning(*scopes: str) -> Callable[[Body], Guarded]:
     """
     unknown = set(scopes) - set(SCOPES)
     if unknown or not scopes:
-        raise TypeError(
-            f"require_provisioning needs scopes from the list in auth/scopes.py, not {sorted(unknown)}"
-        )
+        raise TypeError(f"require_provisioning needs scopes that an app declares, not {sorted(unknown)}")
     return lambda body: Guarded(body, frozenset(scopes))
 
 
@@ -79,6 +77,20 @@ class ToolSpec:
     repeatable: bool | None
     reaches_others: bool
     local: bool = False
+    aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    alias_of: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def old_names(self) -> "list[ToolSpec]":
+        """The same tool under the names that it or its predecessors had; callable, but not listed.
+
+        A predecessor may have done a part of what the tool does: `preset` has the arguments for that.
+        """
+        return [
+            replace(self, name=name, aliases={}, alias_of=self.name, preset=preset)
+            for name, preset in self.aliases.items()
+        ]
 
     @property
     def idempotent(self) -> bool:
@@ -110,8 +122,8 @@ class ToolSpec:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments, from the generated file."""
-        return schemas.printed().get(self.name) or self.arguments.schema
+        """The JSON schema of the arguments, from the generated file; an old name has that of its tool."""
+        return schemas.printed().get(self.alias_of or self.name) or self.arguments.schema
 
     @cached_property
     def injected(self) -> frozenset[str]:
@@ -140,10 +152,12 @@ class Toolset:
         repeatable: bool | None = None,
         reaches_others: bool = False,
         local: bool = False,
+        aliases: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Callable[[Guarded], Guarded]:
         """Add a guarded body as a tool; its name and docstring become the tool's name and description.
 
-        `repeatable` and `reaches_others` declare what `ToolSpec.idempotent` and `open_world` cannot derive.
+        `repeatable` and `reaches_others` declare what `ToolSpec.idempotent` and `open_world` cannot derive; `aliases`
+        are old names, each with the arguments that it stands for.
         """
 
         def add(guarded: Guarded) -> Guarded:
@@ -162,6 +176,7 @@ class Toolset:
                 repeatable=repeatable,
                 reaches_others=reaches_others,
                 local=local,
+                aliases=aliases or {},
             )
             self.tools.append(spec)
             return guarded

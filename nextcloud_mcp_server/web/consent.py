@@ -243,7 +243,7 @@ class ConsentPages:
     async def nowhere(self, context: RequestContext) -> Response:
         """Raise as for an unknown link: this page needs a browser session."""
         del context
-        raise ElicitationUnknown("Nobody is signed in.")
+        raise ElicitationUnknown("No user is signed in.")
 
     async def come_back(self, context: RequestContext, who: SignedIn) -> Response:
         """Handle the callback of the grant provider, and redirect to an address without the code."""
@@ -260,7 +260,7 @@ class ConsentPages:
     async def come_back_signed_out(self, context: RequestContext) -> Response:
         """Refuse a callback in a browser without a session, and end the flow that it belongs to."""
         await context.consent_service.end_foreign(params_of(context.request))
-        raise SignInRefused("The answer came from a browser in which nobody is signed in.")
+        raise SignInRefused("The answer came from a browser in which no user is signed in.")
 
     async def ask_whose_account(self, context: RequestContext, who: SignedIn) -> Response:
         """Render the account of the pending grant, and ask whether it is this user's."""

@@ -57,7 +57,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_FORM:
-            raise InvalidInput("The form is larger than any of ours.")
+            raise InvalidInput("The form is larger than any of this server.")
     try:
         return parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError as error:

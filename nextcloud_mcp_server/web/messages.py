@@ -1,12 +1,15 @@
 """The sentences of the pages, in all languages."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
-LANGUAGES = ("en", "de")
+from nextcloud_mcp_server.declarations.app import Words
+from nextcloud_mcp_server.declarations.apps import APPS
+
+LANGUAGES = Words._fields
 _DEFAULT = "en"
 _PACKAGE = "nextcloud_mcp_server.web"
 # Longer than any browser sends; parsing more would only take time.
@@ -39,7 +42,17 @@ def _weight(parameter: str) -> float:
 def catalogue(language: str) -> Mapping[str, str]:
     """Read the sentences of one language, with their keys joined by dots."""
     text = files(_PACKAGE).joinpath("catalogue", f"{language}.toml").read_text(encoding="utf-8")
-    return dict(_flatten("", tomllib.loads(text)))
+    return {**dict(_flatten("", tomllib.loads(text))), **dict(_of_apps(LANGUAGES.index(language)))}
+
+
+def _of_apps(language: int) -> Iterator[tuple[str, str]]:
+    """Yield the sentences that the apps declare; `Words` has them in the order of `LANGUAGES`."""
+    for app in APPS:
+        for scope in app.scopes:
+            yield f"scope.{scope.name}", scope.what[language]
+            yield f"scope_detail.{scope.name}", scope.detail[language]
+        for tool, action in app.actions.items():
+            yield f"action.{tool}", action[language]
 
 
 def _flatten(prefix: str, table: dict[str, Any]) -> list[tuple[str, str]]:

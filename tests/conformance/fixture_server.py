@@ -39,7 +39,7 @@ from mcp_types import (
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, Reader, Typed, no_such
-from nextcloud_mcp_server.server.assembly import ServerParts
+from nextcloud_mcp_server.server.composition import ServerParts
 from tests.conformance.fixture_questions import QUESTIONS, field, form
 from tests.conformance.fixture_tools import PNG, SCHEMA_2020_12, TOOLS, triggers
 
@@ -108,7 +108,7 @@ KINDS = (
 )
 
 
-def add_fixtures(parts: ServerParts) -> None:
+def add_fixtures(parts: ServerParts[Any]) -> None:
     """Add all of them, before the first request."""
     facts: dict[str, Facts] = dict(parts.availability._tools)
     for body in (*TOOLS, *QUESTIONS, *triggers(parts.availability)):

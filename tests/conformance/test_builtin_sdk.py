@@ -129,7 +129,7 @@ async def test_more_is_allowed_by_a_second_sign_in_for_it(builtin_app: BuiltinAp
     assert "notes:write" in (newcomer.tokens.scope or "").split()
 
 
-async def test_the_sdk_renews_its_token_and_asks_nobody(builtin_app: BuiltinApp) -> None:
+async def test_the_sdk_refreshes_its_token_without_the_user(builtin_app: BuiltinApp) -> None:
     async with builtin_app.person("alice") as alice:
         newcomer = Newcomer(alice)
         async with newcomer.http(f"{builtin_app.url}/mcp") as http, builtin_app.client_over(http) as client:

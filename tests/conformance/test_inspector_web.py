@@ -16,6 +16,7 @@ from playwright.async_api import async_playwright, expect
 from tests.e2e.single_user_server import DESKTOP, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
+from tests.load.servers import stop
 from tests.node import NODE_MODULES, missing, not_installed
 
 SCRIPT = NODE_MODULES / ".bin" / "mcp-inspector"
@@ -37,30 +38,30 @@ async def inspector(builtin_app: BuiltinApp, node: str, tmp_path: Path) -> Async
     quiet = {"HOME": str(tmp_path), "CLIENT_PORT": port, "MCP_AUTO_OPEN_ENABLED": "false"}
     quiet["MCP_INSPECTOR_SECRET_STORE"] = "memory"
     command = [node, str(SCRIPT), "--web", "--transport", "http", "--server-url", f"{builtin_app.url}/mcp"]
-    process = await anyio.open_process(
-        command,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, **quiet},
-        cwd=tmp_path,
-    )
+    output = tmp_path / "inspector.log"
+    with output.open("wb") as log:
+        process = await anyio.open_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log.fileno(),
+            stderr=log.fileno(),
+            env={**os.environ, **quiet},
+            cwd=tmp_path,
+        )
     try:
-        with anyio.fail_after(60):
-            yield await _address(process)
+        with anyio.fail_after(240):
+            yield await _address(process, output)
     finally:
-        with anyio.CancelScope(shield=True):
-            process.terminate()
-            await process.wait()
-            await process.aclose()
+        await stop(process)
 
 
-async def _address(process: Process) -> str:
-    assert process.stdout
+async def _address(process: Process, output: Path) -> str:
     said = ""
-    async for chunk in process.stdout:
-        said += chunk.decode()
+    while process.returncode is None:
+        said = await anyio.Path(output).read_text("utf-8")
         if (found := re.search(r"^\s+(http://127\.0\.0\.1:\d+\S*)\s*$", said, re.MULTILINE)) is not None:
             return found[1]
+        await anyio.sleep(0.1)
     raise AssertionError(said)
 
 
@@ -81,8 +82,8 @@ async def test_inspector_registers_signs_its_person_in_and_lists_the_tools(
         await grant(page, "alice")
         await page.locator("button[value=mine]").click()
 
-        await expect(page).to_have_title(re.compile("Inspector"), timeout=20_000)
+        await expect(page).to_have_title(re.compile("Inspector"), timeout=60_000)
         await page.get_by_text("Tools", exact=True).first.click()
-        await expect(page.get_by_text("nc_notes_list_notes").first).to_be_visible(timeout=20_000)
+        await expect(page.get_by_text("nc_notes_list_notes").first).to_be_visible(timeout=60_000)
         await browser.close()
     assert builtin_app.connected() == ["alice"]

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
 from nextcloud_mcp_server.sandbox.profile import ProfileName
 from tests.contract.recording import load
 from tests.contract.replay import Case, Session, Step, Table, case
@@ -41,7 +42,7 @@ def sent(*names: str) -> Step:
 
 
 def _done_column(sandbox: Sandbox) -> None:
-    stacks = sandbox.state.deck.stacks.values()
+    stacks = sandbox.state.store(DeckStore).stacks.values()
     next(stack for stack in stacks if stack.title == "Done").is_done_column = True
 
 

@@ -12,6 +12,13 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.calendar.client import CalendarClient
+from nextcloud_mcp_server.apps.cookbook.client import Recipe
+from nextcloud_mcp_server.apps.deck.models import Card
+from nextcloud_mcp_server.apps.sharing.client import Share
+from nextcloud_mcp_server.apps.tables.client import Row
+from nextcloud_mcp_server.apps.upload.chunk_requests import Target
+from nextcloud_mcp_server.apps.upload.client import UploadClient
 from nextcloud_mcp_server.auth import oauth_client
 from nextcloud_mcp_server.auth.discovery import Discovery
 from nextcloud_mcp_server.auth.introspection import Introspection
@@ -19,14 +26,9 @@ from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.chunk_requests import Target
-from nextcloud_mcp_server.nextcloud.cookbook import Recipe
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential
-from nextcloud_mcp_server.nextcloud.deck_models import Card
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.oauth2_admin import OAuth2Admin
-from nextcloud_mcp_server.nextcloud.sharing import Share
-from nextcloud_mcp_server.nextcloud.tables import Row
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import Recording, load
 from tests.dav_fakes import call
@@ -265,19 +267,21 @@ async def _capabilities(person: Person) -> object:
 
 
 async def _parts(person: Person) -> object:
-    return await person.account.upload.requests.parts(f"mcp-{'0' * 32}")
+    return await person.account.client(UploadClient).requests.parts(f"mcp-{'0' * 32}")
 
 
 async def _part_sent(person: Person) -> object:
-    return await person.account.upload.requests.put(f"mcp-{'0' * 32}", 1, b"x")
+    return await person.account.client(UploadClient).requests.put(f"mcp-{'0' * 32}", 1, b"x")
 
 
 async def _assembled(person: Person) -> object:
-    return await person.account.upload.requests.assemble(f"mcp-{'0' * 32}", Target(("x",), None), total=1)
+    return await person.account.client(UploadClient).requests.assemble(
+        f"mcp-{'0' * 32}", Target(("x",), None), total=1
+    )
 
 
 async def _addresses(person: Person) -> object:
-    return await person.account.calendar.addresses()
+    return await person.account.client(CalendarClient).addresses()
 
 
 async def _etag(person: Person) -> object:

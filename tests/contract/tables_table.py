@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
 from tests.contract.recording import load
 from tests.contract.replay import Session, Step, Table, case
 from tests.contract.steps import JSON, expect, in_sandbox
@@ -36,7 +37,7 @@ def sent(*names: str) -> Step:
 def _welcome(sandbox: Sandbox) -> None:
     """Create Tables' welcome table in its full size."""
     found = json.loads(load("tables/tables_list").text)[0]
-    store = sandbox.state.tables
+    store = sandbox.state.store(TableStore)
     table = store.add(found["title"], found["emoji"], "alice", found["createdAt"])
     table.views = found["views"]
     for number in range(found["columnsCount"]):

@@ -6,13 +6,14 @@ from httpx2 import AsyncClient
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ical_time
+from nextcloud_mcp_server.apps.calendar.agenda import Event
+from nextcloud_mcp_server.apps.calendar.client import CalendarClient
+from nextcloud_mcp_server.apps.tasks.client import Task, TasksClient
+from nextcloud_mcp_server.apps.tasks.edit import TaskChanges
+from nextcloud_mcp_server.formats import ical_time
+from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.agenda import Event
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.event_edit import Changes
-from nextcloud_mcp_server.nextcloud.task_edit import TaskChanges
-from nextcloud_mcp_server.nextcloud.tasks import Task
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.contract.recording import load
 from tests.contract.server import Server
@@ -41,7 +42,10 @@ async def alice(server: Server, pool: AsyncClient) -> Account:
 
 
 async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
-    calendar, start = alice.calendar, datetime(2026, 10, 21, 14, 10, tzinfo=ZoneInfo("America/New_York"))
+    calendar, start = (
+        alice.client(CalendarClient),
+        datetime(2026, 10, 21, 14, 10, tzinfo=ZoneInfo("America/New_York")),
+    )
     series = Changes(
         title="Wöchentlich 🎉", start=start, end=start + timedelta(hours=1), rule="FREQ=WEEKLY;COUNT=4"
     )
@@ -68,27 +72,30 @@ async def test_an_event_moved_alone_keeps_the_series(alice: Account) -> None:
 
 
 async def test_a_task_is_made_completed_and_deleted(alice: Account) -> None:
-    made = await alice.tasks.create(
+    made = await alice.client(TasksClient).create(
         "rec-cal", TaskChanges(title="Buy milk", due=ical_time.given("due", "2026-08-08", UTC))
     )
 
     async def done(_: object) -> TaskChanges:
         return TaskChanges(completed=True)
 
-    completed = await alice.tasks.update(made.stored.id, done, if_match=etag(made))
-    listed = (await alice.tasks.tasks("rec-cal")).tasks
-    await alice.tasks.delete(made.stored.id, if_match=etag(completed))
+    completed = await alice.client(TasksClient).update(made.stored.id, done, if_match=etag(made))
+    listed = (await alice.client(TasksClient).tasks("rec-cal")).tasks
+    await alice.client(TasksClient).delete(made.stored.id, if_match=etag(completed))
 
     assert [task.component.text("STATUS") for task in listed] == ["COMPLETED"]
     assert "DUE;VALUE=DATE:20260808" in listed[0].component.written
     with pytest.raises(errors.NotFound):
-        await alice.tasks.get(made.stored.id)
+        await alice.client(TasksClient).get(made.stored.id)
 
 
 async def test_a_calendar_of_nextclouds_own_is_read_only(alice: Account) -> None:
-    kinds = {each.id: (each.writable, sorted(each.kinds)) for each in await alice.calendar.calendars()}
+    kinds = {
+        each.id: (each.writable, sorted(each.kinds))
+        for each in await alice.client(CalendarClient).calendars()
+    }
 
     assert kinds["rec-cal"] == (True, ["VEVENT", "VTODO"])
     assert not kinds["contact_birthdays"][0]
     assert not {"inbox", "outbox", "trashbin"} & set(kinds)
-    assert "mailto:alice@example.test" in await alice.calendar.addresses()
+    assert "mailto:alice@example.test" in await alice.client(CalendarClient).addresses()

@@ -8,7 +8,10 @@ import pytest
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.news_store import StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.forms.store import FormStore
+from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
+from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore, StoredFeeds
+from nextcloud_mcp_server.sandbox.apps.talk.store import TalkStore
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.registry import load
 from tests.contract.server import Server, account
@@ -83,7 +86,7 @@ async def test_a_form_shows_its_owner_what_others_answered(
 async def ask_and_answer(server: Server, one: str) -> None:
     """Let alice's form have two questions, which bob answers."""
     if server.sandbox is not None:
-        form = server.sandbox.state.forms[-1]
+        form = server.sandbox.state.store(FormStore)[-1]
         form.shown_to = {"bob"}
         choice = form.ask("multiple_unique", "Do you come?", "Yes", "No")
         short = form.ask("short", "What do you bring?")
@@ -134,7 +137,9 @@ async def test_what_is_said_in_a_conversation_is_read_and_answered(
     await need(server, "Talk", _TALK)
     bob = account(nextcloud, server, "bob")
     if server.sandbox is not None:
-        room = server.sandbox.state.talk.add_room("recroom1", 2, "Rec talk", ["alice", "bob"]).token
+        room = (
+            server.sandbox.state.store(TalkStore).add_room("recroom1", 2, "Rec talk", ["alice", "bob"]).token
+        )
     else:
         room = (await ocs(server, "POST", _TALK, roomType=2, roomName="Rec talk", invite=""))["token"]
         await ocs(server, "POST", f"{_TALK}/{room}/participants", newParticipant="bob", source="users")
@@ -191,7 +196,7 @@ async def test_an_article_is_read_marked_and_given_a_star(alice: Account, server
 
 def follow(sandbox: Sandbox) -> None:
     """Let alice follow a feed with two articles."""
-    store = sandbox.state.feeds["alice"] = StoredFeeds(folders={1: "Rec"})
+    store = sandbox.state.store(FeedStore)["alice"] = StoredFeeds(folders={1: "Rec"})
     feed = store.follow("Rec feed", "https://feed.example.test", 1)
     store.add(feed, "Old", "<p>Old.</p>", _MOMENT)
     store.add(feed, _UMLAUTS, "<p>One &amp; <b>two</b></p>", _MOMENT)
@@ -224,7 +229,7 @@ async def test_mail_is_listed_found_and_read_and_stays_unread(alice: Account, se
 
 def send_mail(sandbox: Sandbox) -> None:
     """Let alice have two messages."""
-    store = sandbox.state.mail
+    store = sandbox.state.store(MailStore)
     inbox = store.add_mailbox(store.add_account("alice", "alice@example.test"), "INBOX", "inbox")
     store.add(inbox, "Boxes", ("Bob Builder", "bob@example.test"), _MOMENT, "40 boxes")
     store.add(inbox, _UMLAUTS, ("", "carol@example.test"), _MOMENT + 1, "5 < 6 & more")

@@ -9,12 +9,17 @@ from httpx2 import AsyncClient
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.collectives.client import CollectivesClient
+from nextcloud_mcp_server.apps.contacts.client import ContactsClient, new_card
+from nextcloud_mcp_server.apps.contacts.fields import Changes
+from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
+from nextcloud_mcp_server.apps.deck.client import Changes as CardChanges
+from nextcloud_mcp_server.apps.deck.client import DeckClient, Place
+from nextcloud_mcp_server.apps.forms.client import FormsClient
+from nextcloud_mcp_server.apps.notes.client import NotesClient
+from nextcloud_mcp_server.apps.tables.client import TablesClient
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.contact_fields import Changes
-from nextcloud_mcp_server.nextcloud.contacts import new_card
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.deck import Changes as CardChanges
-from nextcloud_mcp_server.nextcloud.deck import Place
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -127,50 +132,56 @@ async def test_a_login_flow_is_pending_until_somebody_grants(nextcloud: Nextclou
 
 
 async def test_a_note_is_made_read_changed_and_deleted(alice: Account) -> None:
-    made = await alice.notes.create(title="Plan", content="one", category="Work/A", favorite=True)
+    made = await alice.client(NotesClient).create(
+        title="Plan", content="one", category="Work/A", favorite=True
+    )
 
-    read = await alice.notes.get(made.id)
-    changed = await alice.notes.update(made.id, if_match=read.etag, content="two")
-    await alice.notes.delete(made.id)
+    read = await alice.client(NotesClient).get(made.id)
+    changed = await alice.client(NotesClient).update(made.id, if_match=read.etag, content="two")
+    await alice.client(NotesClient).delete(made.id)
 
     assert (read.title, read.text, read.category, read.favorite) == ("Plan", "one", "Work/A", True)
     assert (changed.text, changed.etag != read.etag) == ("two", True)
     with pytest.raises(errors.NotFound):
-        await alice.notes.get(made.id)
+        await alice.client(NotesClient).get(made.id)
 
 
 async def test_a_stale_note_is_not_overwritten_and_the_current_etag_comes_back(alice: Account) -> None:
-    made = await alice.notes.create(title="Plan", content="one", category="", favorite=False)
-    current = await alice.notes.update(made.id, if_match=made.etag, content="two")
+    made = await alice.client(NotesClient).create(title="Plan", content="one", category="", favorite=False)
+    current = await alice.client(NotesClient).update(made.id, if_match=made.etag, content="two")
 
     with pytest.raises(errors.EtagMismatch) as caught:
-        await alice.notes.update(made.id, if_match=made.etag, content="lost")
+        await alice.client(NotesClient).update(made.id, if_match=made.etag, content="lost")
 
     assert caught.value.current_etag == current.etag
-    assert (await alice.notes.get(made.id)).text == "two"
+    assert (await alice.client(NotesClient).get(made.id)).text == "two"
 
 
 async def test_the_pages_of_a_list_hold_every_note_once(alice: Account) -> None:
     made = [
-        (await alice.notes.create(title=f"Note {number}", content="x", category="", favorite=False)).id
+        (
+            await alice.client(NotesClient).create(
+                title=f"Note {number}", content="x", category="", favorite=False
+            )
+        ).id
         for number in range(5)
     ]
 
     found: list[str] = []
-    page = await alice.notes.page(size=2)
+    page = await alice.client(NotesClient).page(size=2)
     found += [note.id for note in page.notes]
     while page.cursor is not None:
-        page = await alice.notes.page(size=2, cursor=page.cursor)
+        page = await alice.client(NotesClient).page(size=2, cursor=page.cursor)
         found += [note.id for note in page.notes]
 
     assert sorted(found) == sorted(made)
 
 
 async def test_someone_elses_note_is_not_found(alice: Account, bob: Account) -> None:
-    made = await alice.notes.create(title="Mine", content="x", category="", favorite=False)
+    made = await alice.client(NotesClient).create(title="Mine", content="x", category="", favorite=False)
 
     with pytest.raises(errors.NotFound):
-        await bob.notes.get(made.id)
+        await bob.client(NotesClient).get(made.id)
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -369,15 +380,15 @@ async def test_someone_elses_files_cannot_be_searched(alice: Account, bob: Accou
 
 
 async def test_a_locked_file_or_note_is_said_to_be_locked(alice: Account, sandbox: Sandbox) -> None:
-    note = await alice.notes.create(title="Plan", content="one", category="", favorite=False)
+    note = await alice.client(NotesClient).create(title="Plan", content="one", category="", favorite=False)
     await alice.files.write("/Rec/a.md", b"one")
     for path in ("/Notes/Plan.md", "/Rec/a.md"):
         sandbox.state.users["alice"].files.lock(path)
 
     with pytest.raises(errors.Locked):
-        await alice.notes.update(note.id, if_match=None, content="two")
+        await alice.client(NotesClient).update(note.id, if_match=None, content="two")
     with pytest.raises(errors.Locked):
-        _ = (await alice.notes.get(note.id)).text
+        _ = (await alice.client(NotesClient).get(note.id)).text
     with pytest.raises(errors.Locked):
         await alice.files.read("/Rec/a.md", length=1)
     with pytest.raises(errors.Locked):
@@ -400,7 +411,7 @@ async def test_maintenance_is_not_a_disabled_account(alice: Account, bob: Accoun
     with pytest.raises(errors.Maintenance):
         await alice.files.info("/")
     with pytest.raises(errors.Maintenance):
-        await alice.notes.page(size=1)
+        await alice.client(NotesClient).page(size=1)
 
 
 async def test_too_many_bad_logins_are_not_a_wrong_password(
@@ -424,7 +435,10 @@ async def test_the_end_of_a_big_file_is_read_alone(alice: Account, sandbox: Sand
 
 
 async def test_a_contact_is_made_listed_changed_and_deleted(alice: Account) -> None:
-    contacts, card = alice.contacts, new_card(Changes(name="Zoë Müller", emails=["home: zoe@example.test"]))
+    contacts, card = (
+        alice.client(ContactsClient),
+        new_card(Changes(name="Zoë Müller", emails=["home: zoe@example.test"])),
+    )
 
     made = await contacts.create("contacts", card)
     listed = [one.contact.emails async for one in contacts.list_cards("contacts") if one.id == made.id]
@@ -450,32 +464,34 @@ async def test_a_card_is_made_changed_moved_and_deleted(server: Server, alice: A
         str((await server.send("POST", f"{BOARDS}/{board}/stacks", headers=JSON, body=body)).json()["id"])
         for body in (b'{"title":"Todo","order":1}', b'{"title":"Done","order":2}')
     ]
-    labels = [label.id for label in (await alice.deck.board(board)).labels]
+    labels = [label.id for label in (await alice.client(DeckClient).board(board)).labels]
 
-    created = await alice.deck.create(
+    created = await alice.client(DeckClient).create(
         board, todo, CardChanges(title="Card", duedate="2026-12-24T18:00:00+00:00", labels=labels[:2])
     )
     made = created.card
     place = Place(board, todo, made.id)
-    update = await alice.deck.update(
+    update = await alice.client(DeckClient).update(
         place,
         CardChanges(title="Other", labels=labels[1:2], people=["alice"], comment="hi"),
         if_match=made.etag,
     )
     changed = update.card
-    moved = await alice.deck.move(place, done, position=0, if_match=changed.etag)
-    archived = (await alice.deck.update(place, CardChanges(archived=True), if_match=moved.etag)).card
-    listed = await alice.deck.stacks(board, archived=True)
+    moved = await alice.client(DeckClient).move(place, done, position=0, if_match=changed.etag)
+    archived = (
+        await alice.client(DeckClient).update(place, CardChanges(archived=True), if_match=moved.etag)
+    ).card
+    listed = await alice.client(DeckClient).stacks(board, archived=True)
     with pytest.raises(errors.EtagMismatch):
-        await alice.deck.update(place, CardChanges(title="lost"), if_match=made.etag)
-    await alice.deck.delete(place, if_match=archived.etag)
+        await alice.client(DeckClient).update(place, CardChanges(title="lost"), if_match=made.etag)
+    await alice.client(DeckClient).delete(place, if_match=archived.etag)
 
     assert (created.note, update.note) == (None, None)
     assert (changed.title, changed.duedate, changed.people) == ("Other", made.duedate, ["alice"])
     assert ([label.id for label in changed.labels], changed.comments) == (labels[1:2], 1)
     assert [card.id for stack in listed if stack.id == done for card in stack.cards] == [made.id]
     with pytest.raises(errors.Forbidden):
-        await alice.deck.card(place)
+        await alice.client(DeckClient).card(place)
 
 
 async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Account) -> None:
@@ -485,7 +501,7 @@ async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Ac
     table_id = str(made_table.json()["id"])
     column = b'{"title":"Name","type":"text","subtype":"line","mandatory":false}'
     await server.send("POST", f"{TABLES}/{table_id}/columns", headers=JSON, body=column)
-    tables, [name] = alice.tables, await alice.tables.columns(table_id)
+    tables, [name] = alice.client(TablesClient), await alice.client(TablesClient).columns(table_id)
 
     made = await tables.create(table_id, {name.id: "one"})
     changed = await tables.update(await tables.current(made.id, made.etag), {name.id: "two"})
@@ -504,7 +520,7 @@ async def test_a_row_is_made_found_changed_and_deleted(server: Server, alice: Ac
 
 async def test_a_recipe_is_made_found_changed_and_deleted(server: Server, alice: Account) -> None:
     await clean(server)
-    cookbook = alice.cookbook
+    cookbook = alice.client(CookbookClient)
 
     number = await cookbook.create({"name": "Rec cake", "recipeIngredient": ["flour"], "keywords": "b,a"})
     made = await cookbook.recipe(number)
@@ -528,9 +544,9 @@ async def test_pages_of_a_collective_are_listed_and_their_text_is_a_file(
     headers = {**JSON, "OCS-APIRequest": "true"}
     await server.send("POST", COLLECTIVES, headers=headers, body=b'{"name":"Rec collective"}')
 
-    [collective] = await alice.collectives.list_collectives()
-    [first] = await alice.collectives.pages(collective.id)
-    same = await alice.collectives.page(collective.id, first.id)
+    [collective] = await alice.client(CollectivesClient).list_collectives()
+    [first] = await alice.client(CollectivesClient).pages(collective.id)
+    same = await alice.client(CollectivesClient).page(collective.id, first.id)
     text = await alice.files.read(first.path, length=10_000)
 
     assert (collective.name, collective.can_edit) == ("Rec collective", True)
@@ -545,10 +561,10 @@ async def test_a_form_is_found_and_read_with_its_questions(server: Server, alice
     asked = b'{"type":"short","text":"Name?"}'
     await server.send("POST", f"{FORMS}/{made}/questions", headers=headers, body=asked)
 
-    [listed] = await alice.forms.owned()
-    form = await alice.forms.form(made)
-    found = await alice.forms.submissions(form, query="", limit=5, offset=0)
+    [listed] = await alice.client(FormsClient).owned()
+    form = await alice.client(FormsClient).form(made)
+    found = await alice.client(FormsClient).submissions(form, query="", limit=5, offset=0)
 
-    assert (listed.id, listed.results, await alice.forms.shared()) == (made, True, [])
+    assert (listed.id, listed.results, await alice.client(FormsClient).shared()) == (made, True, [])
     assert [(question.text, question.type) for question in form.questions] == [("Name?", "short")]
     assert (found.submissions, found.total) == ([], 0)

@@ -53,7 +53,10 @@ def port_of(listening: socket.socket) -> int:
 @asynccontextmanager
 async def serving(served: Sequence[tuple[ASGIApp, socket.socket]]) -> AsyncGenerator[None]:
     """Serve each application on its port while the block runs."""
-    servers = [uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off")) for app, _ in served]
+    servers = [
+        uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
+        for app, _ in served
+    ]
     async with anyio.create_task_group() as group:
         for server, (_, listening) in zip(servers, served, strict=True):
             group.start_soon(partial(server.serve, sockets=[listening]))

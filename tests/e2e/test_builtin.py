@@ -146,7 +146,7 @@ async def test_not_me_says_how_to_be_another_user_and_tries_again(
 
 
 @pytest.mark.parametrize("look", LOOKS)
-async def test_the_pages_that_explain_what_went_wrong_are_readable_by_everybody(
+async def test_the_pages_that_explain_what_went_wrong_are_accessible(
     builtin_app: BuiltinApp,
     browser: Browser,
     accessibility: AccessibilityCheck,
@@ -198,7 +198,7 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     await expect(page.locator("input[role=switch]:checked")).to_have_count(1)
 
 
-async def test_who_came_with_the_wrong_account_is_told_to_sign_out_of_nextcloud_first(
+async def test_a_user_with_the_wrong_account_is_told_to_sign_out_of_nextcloud_first(
     builtin_app: BuiltinApp, browser: Browser, accessibility: AccessibilityCheck, http: httpx2.AsyncClient
 ) -> None:
     async with builtin_app.person("alice") as alice:

@@ -110,7 +110,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
     assert await page.locator("input[role=switch]:checked").count() == 2
 
 
-async def test_the_link_of_one_person_is_answered_by_nobody_else(
+async def test_the_link_of_one_user_is_answered_by_no_other_user(
     oidc_app: OidcApp, browser: Browser, accessibility: AccessibilityCheck
 ) -> None:
     alice, bob = [await (await browser.new_context(**window_options())).new_page() for _ in range(2)]
@@ -150,9 +150,7 @@ async def test_the_link_of_one_person_is_answered_by_nobody_else(
     assert "Shopping list" in answer
 
 
-async def test_who_came_with_the_wrong_account_is_asked_again_who_they_are(
-    oidc_app: OidcApp, browser: Browser
-) -> None:
+async def test_a_user_with_the_wrong_account_signs_in_again(oidc_app: OidcApp, browser: Browser) -> None:
     page = await (await browser.new_context(**window_options())).new_page()
 
     async with calling_for(oidc_app, "alice") as call:

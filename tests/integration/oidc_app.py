@@ -19,8 +19,10 @@ from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.sandbox.state import OAuthClient
-from nextcloud_mcp_server.server import app
-from nextcloud_mcp_server.server.multi_user import MultiUserServices
+from nextcloud_mcp_server.server.composition import ServerParts
+from nextcloud_mcp_server.server.http_app import build_http_app
+from nextcloud_mcp_server.server.modes.multi_user import MultiUserAuth
+from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -39,7 +41,7 @@ class OidcApp(People):
     clock: Clock
     listener: socket.socket
     known: OAuthClient
-    parts: app.ServerParts | None = None
+    parts: ServerParts[Any] | None = None
     config: environment.Settings | None = None
     overrides: dict[str, object] = field(default_factory=dict[str, object])
     key: str = field(default_factory=new_key)
@@ -115,8 +117,8 @@ class OidcApp(People):
 
     @asynccontextmanager
     async def _served(self, config: environment.Settings, listener: socket.socket) -> AsyncGenerator[None]:
-        site = app.PublicUrls.of(config, "127.0.0.1", listener.getsockname()[1])
-        asgi, self.parts = app.build_http_app(config, site, overrides=self.replacements())
+        site = PublicUrls.of(config, "127.0.0.1", listener.getsockname()[1])
+        asgi, self.parts = build_http_app(config, site, overrides=self.replacements())
         async with served(asgi, listener):
             yield
 
@@ -176,7 +178,7 @@ async def open_oidc_app(folder: Path, **overrides: object) -> AsyncGenerator[Oid
 async def disconnect(oidc_app: OidcApp, name: str) -> bool:
     """End all access of a user, like the account page; return whether Nextcloud has confirmed it."""
     assert oidc_app.parts is not None
-    services = cast("MultiUserServices", await oidc_app.parts.services.get())
+    auth: MultiUserAuth = await oidc_app.parts.services.auth()
     person = Principal(oidc_app.issuer.url, oidc_app.issuer.state.accounts[name].subject)
     now = oidc_app.clock()
-    return await services.consent_service.disconnect(SignedIn(person, name, None, now, now))
+    return await auth.consent_service.disconnect(SignedIn(person, name, None, now, now))

@@ -1,4 +1,4 @@
-// oidc-provider as somebody's identity provider: alice and bob, a form to sign in, JWTs for the resources.
+// oidc-provider as the operator's identity provider: alice and bob, a form to sign in, JWTs for the resources.
 //
 // Reads one JSON document from standard input: {"clients": […], "scopes": […], "resources": […], "keys": […],
 // "port": …}, clients as oidc-provider takes them, private keys as JWKs of which the first signs. Writes its issuer identifier as the first line, and ends with standard input.

@@ -11,6 +11,7 @@ import anyio
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from jwt.algorithms import RSAAlgorithm
 
+from tests.load.servers import stop
 from tests.node import NODE_MODULES, find_node, not_installed
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
@@ -75,7 +76,8 @@ async def open_oidc_provider(
         "port": port,
     }
     # It warns about in-memory storage and http, which is intended here.
-    async with await anyio.open_process([node, str(SCRIPT)], stderr=subprocess.DEVNULL) as process:
+    process = await anyio.open_process([node, str(SCRIPT)], stderr=subprocess.DEVNULL)
+    try:
         assert process.stdin is not None
         assert process.stdout is not None
         await process.stdin.send(f"{json.dumps(wanted)}\n".encode())
@@ -83,9 +85,6 @@ async def open_oidc_provider(
         with anyio.fail_after(60):
             while not said.endswith(b"\n"):
                 said += await process.stdout.receive()
-        try:
-            yield said.decode().split()[-1]
-        finally:
-            await process.stdin.aclose()
-            with anyio.CancelScope(shield=True), anyio.move_on_after(10):
-                await process.wait()
+        yield said.decode().split()[-1]
+    finally:
+        await stop(process)

@@ -25,7 +25,9 @@ from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.serve import serving
-from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.composition import ServerParts
+from nextcloud_mcp_server.server.http_app import build_http_app
+from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.web.connections import KEEP_ALIVE_SECONDS
@@ -156,7 +158,7 @@ class PersonalApp(People):
     lifetime: timedelta = LIFETIME
     url: str = ""
     secret: str = "a-secret-of-the-tests-0123456789"
-    parts: app.ServerParts | None = None
+    parts: ServerParts[Any] | None = None
     _stop: Callable[[], Any] | None = None
     _port: int = 0
     overrides: dict[str, object] = field(default_factory=dict[str, object])
@@ -177,8 +179,8 @@ class PersonalApp(People):
             "hold_seconds": 50,
         }
         config = environment.load(**(given | self.overrides))
-        site = app.PublicUrls.of(config, "127.0.0.1", self._port)
-        asgi, self.parts = app.build_http_app(config, site, overrides=Overrides(clock=self.clock))
+        site = PublicUrls.of(config, "127.0.0.1", self._port)
+        asgi, self.parts = build_http_app(config, site, overrides=Overrides(clock=self.clock))
         server = uvicorn_server(asgi)
         finished = anyio.Event()
 

@@ -63,7 +63,9 @@ async def test_a_disconnect_deletes_the_app_password(oidc_app: OidcApp) -> None:
     assert oidc_app.sandbox.state.app_passwords == {}
 
 
-async def test_who_confirms_as_another_user_is_told_so_and_can_try_again(oidc_app: OidcApp) -> None:
+async def test_a_user_that_confirms_with_another_account_is_told_so_and_can_try_again(
+    oidc_app: OidcApp,
+) -> None:
     await oidc_app.restart(**INSTEAD)
     async with httpx2.AsyncClient(timeout=45) as browser:
         link = await link_of(oidc_app, "alice")

@@ -77,7 +77,7 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
     await run(clients.list_clients, settings_of(builtin_app))
 
     listed = capsys.readouterr().out.splitlines()
-    assert f"People add {builtin_app.url}/mcp to theirs." in nobody.err
+    assert f"People add {builtin_app.url}/mcp to their client." in nobody.err
     assert len(listed) == 3
     for tokens in (hers, his):
         (line,) = [one for one in listed if one.startswith(tokens["client_id"])]
@@ -85,11 +85,11 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
         assert line.endswith("· 1 signed in")
     assert listed[-1] == (
         f"{DOCUMENT} · (no name) · described by app.example.org · to 127.0.0.1, cursor: · last used never · "
-        "nobody is signed in"
+        "no person is signed in"
     )
 
 
-async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
+async def test_a_client_is_ended_for_all_users_and_asks_for_consent_again(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice:
@@ -97,7 +97,7 @@ async def test_a_client_is_ended_for_everybody_and_asks_anew_when_it_comes_back(
 
         await run(clients.revoke_client, settings_of(builtin_app), tokens["client_id"])
 
-        assert "signed out for everybody" in capsys.readouterr().out
+        assert "signed out for all people" in capsys.readouterr().out
         assert not await works(builtin_app, http, tokens)
         assert builtin_app.connected() == ["alice"]
         again = await builtin_app.sign_in(alice, http, only=("files:read",))
@@ -128,9 +128,9 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     assert await works(builtin_app, http, his)
     await builtin_app.restart()
     await until(lambda: builtin_app.connected() == ["bob"])
-    with pytest.raises(ConfigurationError, match="Nobody is connected as 'alice'"):
+    with pytest.raises(ConfigurationError, match="No user is connected as 'alice'"):
         await run(connection.revoke_grants, settings_of(builtin_app), "alice")
-    with pytest.raises(ConfigurationError, match="Nobody is connected as 'nobody'"):
+    with pytest.raises(ConfigurationError, match="No user is connected as 'nobody'"):
         await run(connection.revoke_grants, settings_of(builtin_app), "nobody")
     with pytest.raises(ConfigurationError, match="add --person"):
         await run(connection.revoke_grants, settings_of(builtin_app), None)
@@ -138,7 +138,7 @@ async def test_one_person_is_disconnected_and_the_other_stays(
         await run(connection.revoke_grants, load(nextcloud_host="https://cloud.example.org"), "alice")
 
 
-async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_too(
+async def test_clients_of_a_user_without_access_to_nextcloud_are_signed_out_too(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice:
@@ -154,7 +154,7 @@ async def test_clients_of_somebody_without_access_to_nextcloud_are_signed_out_to
     assert not await works(builtin_app, http, tokens)
 
 
-async def test_after_a_backup_everybody_signs_in_again_and_what_still_works_is_kept(
+async def test_after_a_backup_all_users_sign_in_again_and_working_grants_are_kept(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
@@ -215,7 +215,7 @@ async def test_a_nextcloud_that_is_down_ends_nothing(
     assert [grant.credential.needs_reauth for grant in await grants_of(builtin_app)] == [False]
 
 
-async def test_a_nextcloud_that_is_down_is_not_asked_about_everybody(
+async def test_a_nextcloud_that_is_down_is_not_asked_about_all_users(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     await many(builtin_app, http, 5)
@@ -257,7 +257,7 @@ async def test_one_persons_server_has_nothing_to_renew_and_says_so_to_an_operato
     assert "run this again with the environment that it has" in told.err
 
 
-async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
+async def test_the_holders_of_accounts_are_listed_as_a_table_and_for_programs(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
 ) -> None:
     await run(accounts.list_accounts, settings_of(builtin_app), as_json=False)
@@ -274,7 +274,7 @@ async def test_who_holds_which_account_is_listed_as_a_table_and_for_programs(
     await run(accounts.list_accounts, settings_of(builtin_app), as_json=True)
     read = json.loads(capsys.readouterr().out)
 
-    assert "Nobody has connected" in nobody.err
+    assert "No user has connected" in nobody.err
     header, hers, his = table
     assert header.split() == ["ACCOUNT", "NEXTCLOUD", "HELD", "BY", "AT", "NAMED", "BY", "STATE", "SINCE"]
     state = header.index("STATE")
@@ -301,5 +301,5 @@ async def test_an_account_is_released_with_everything_that_its_holder_had(
     assert "alice is released" in capsys.readouterr().out
     assert not await works(builtin_app, http, tokens)
     assert await grants_of(builtin_app) == []
-    with pytest.raises(ConfigurationError, match="Nobody holds the account 'alice'"):
+    with pytest.raises(ConfigurationError, match="No user holds the account 'alice'"):
         await run(accounts.release_account, settings_of(builtin_app), "alice", issuer=None, yes=True)

@@ -22,7 +22,7 @@ def commands() -> str:
     return "".join(blocks).replace("nextcloud-mcp-server serve &\n", "")
 
 
-async def test_with_a_nextcloud_of_their_own_somebody_gets_through_by_what_the_page_says(
+async def test_an_operator_with_a_nextcloud_of_their_own_succeeds_with_the_quickstart(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "nextcloud-mcp-server").write_text(

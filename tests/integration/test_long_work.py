@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp.client.client import Client
 
-from nextcloud_mcp_server.nextcloud.upload import CHUNK_BYTES
+from nextcloud_mcp_server.apps.upload.client import CHUNK_BYTES
 from nextcloud_mcp_server.sandbox.files import FileTree
 from tests.document_files import pdf
 from tests.integration.personal_app import People, PersonalApp, until

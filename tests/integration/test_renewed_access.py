@@ -11,6 +11,7 @@ from mcp.client.client import Client
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
@@ -100,8 +101,8 @@ extra = Toolset("notes")
 @require_provisioning("notes:write")
 async def nc_notes_make_and_look(nc: Account) -> Result:
     """Make a note, and then look at it in a second request."""
-    made = await nc.notes.create(title="Made", content="", category="", favorite=False)
-    await nc.notes.get(made.id)
+    made = await nc.client(NotesClient).create(title="Made", content="", category="", favorite=False)
+    await nc.client(NotesClient).get(made.id)
     raise AssertionError("the second request was to be refused")
 
 

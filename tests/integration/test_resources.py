@@ -53,7 +53,7 @@ async def values(client: Client, ref: Ref, name: str, value: str) -> list[str]:
     return (await client.complete(ref, {"name": name, "value": value})).completion.values
 
 
-async def test_before_any_consent_lists_are_empty_and_nobody_is_asked(
+async def test_before_any_consent_lists_are_empty_and_no_user_is_asked(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     async with personal_app.client(elicitation_callback=asked.by(None)) as client:
@@ -302,7 +302,7 @@ async def test_with_their_toolsets_events_and_contacts_are_there_as_well(
     assert '"title":"Stand-up"' in lunch
 
 
-async def test_what_somebody_called_an_event_brings_no_link_into_the_list(
+async def test_the_title_of_an_event_brings_no_link_into_the_list(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     day = personal_app.sandbox.state.clock().strftime("%Y%m%d")

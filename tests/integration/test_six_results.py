@@ -20,7 +20,9 @@ from mcp_types.methods import validate_server_result
 
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient, Message, StatelessClient, WireClient
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.server import app
+from nextcloud_mcp_server.server.composition import ServerParts, build_server
+from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.tools.registry import CONNECTION, load
@@ -85,7 +87,7 @@ class Stage:
     """Our server with the operator's access to a demo, with access to an account without anything, and without any."""
 
     network: Tampered
-    parts: app.ServerParts
+    parts: ServerParts[None]
     folder: Path
     clients: dict[tuple[str, str], Client]
 
@@ -121,11 +123,8 @@ async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator
         hold_seconds=0,
         **given,
     )
-    parts = app.build(
-        config,
-        page_url=lambda id_: f"http://127.0.0.1/oauth/provision?elicitationId={id_}",
-        overrides=Overrides(transport=network),
-    )
+    page_url = PublicUrls("http://127.0.0.1", "http://127.0.0.1").page_url
+    parts = build_server(Personal(config, page_url=page_url, overrides=Overrides(transport=network)))
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     asgi = parts.mcp.streamable_http_app(transport_security=security)
     async with (

@@ -14,7 +14,7 @@ from mcp_types import (
     SubscribeRequestParams,
 )
 
-from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from tests.integration.personal_app import Asked, link_in, until
 from tests.integration.stdio_app import DRAFT, LIST, URL, StdioApp, link, shows_notes
 

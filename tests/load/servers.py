@@ -181,18 +181,21 @@ async def fake_nextcloud(folder: Path) -> AsyncGenerator[str]:
 
 
 async def stop(process: Process) -> None:
-    """End a process, first by closing its input, which ends a server on stdio."""
-    if process.stdin is not None:
-        await process.stdin.aclose()
-        with anyio.move_on_after(5):
-            await process.wait()
-    if process.returncode is None:
-        process.terminate()
-        with anyio.move_on_after(10):
-            await process.wait()
-    if process.returncode is None:
-        process.kill()
+    """End a process, first by closing its input, which ends a server on stdio; a cancelled caller does so, too.
+
+    It is killed if it does not end: some servers wait for their clients, which may never leave.
+    """
     with anyio.CancelScope(shield=True):
+        if process.stdin is not None:
+            await process.stdin.aclose()
+            with anyio.move_on_after(5):
+                await process.wait()
+        if process.returncode is None:
+            process.terminate()
+            with anyio.move_on_after(10):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
         await process.aclose()
 
 

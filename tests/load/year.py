@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from nextcloud_mcp_server.nextcloud.agenda import agenda
+from nextcloud_mcp_server.apps.calendar.agenda import agenda
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import ReadObject
 

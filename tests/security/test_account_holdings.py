@@ -1,6 +1,6 @@
 """Who holds a Nextcloud account here, and who must give way, so that its owner is not locked out of it.
 
-Someone who talked Alice into a grant with `ACCOUNT_MAPPING=confirm` holds her account, and so does a principal of an
+An attacker who made Alice grant access with `ACCOUNT_MAPPING=confirm` holds her account, and so does a principal of an
 identity provider that this server was moved away from.
 """
 
@@ -47,7 +47,7 @@ def at_former_issuer(stage: Stage, name: str) -> None:
         stage.sql(f"UPDATE {table} SET issuer = '{FORMER}' WHERE subject = '{name}'")
 
 
-async def test_who_only_said_that_an_account_is_theirs_gives_way_to_whom_the_claim_names(
+async def test_a_user_that_only_claimed_an_account_gives_way_to_the_one_that_the_claim_names(
     mapped: Stage,
 ) -> None:
     mallory = await connect(mapped, "mallory", "alice")
@@ -86,7 +86,7 @@ async def test_of_two_whom_the_claim_names_the_first_stays(mapped: Stage) -> Non
 
 @pytest.mark.parametrize("of_former_issuer", [False, True])
 @pytest.mark.parametrize("by_claim", [False, True])
-async def test_nobody_gives_way_to_who_only_says_that_the_account_is_theirs(
+async def test_no_user_gives_way_to_one_that_only_claims_the_account(
     people: Stage, *, by_claim: bool, of_former_issuer: bool
 ) -> None:
     await connect(people, "alice", "alice")
@@ -143,7 +143,7 @@ async def test_the_operator_releases_an_account_and_its_owner_connects_it(people
     assert await holders(people, "alice") == ["alice"]
 
 
-async def test_a_released_account_is_connected_by_nobody_whom_the_claim_names_otherwise(
+async def test_a_released_account_is_not_connected_by_a_user_whose_claim_names_another(
     mapped: Stage,
 ) -> None:
     await connect(mapped, "alice", "alice")

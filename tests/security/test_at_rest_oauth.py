@@ -182,9 +182,7 @@ async def test_a_refresh_token_moved_to_where_the_access_token_belongs_does_not_
         await database.grants.lease("credential-alice", owner="one", lease=timedelta(seconds=1))
 
 
-async def test_a_browser_handed_to_another_person_is_signed_in_as_nobody(
-    database: Database, path: Path
-) -> None:
+async def test_a_browser_handed_to_another_person_is_not_signed_in(database: Database, path: Path) -> None:
     await sign_in(database, "browser of bob", BOB)
 
     change(path, "UPDATE sign_ins SET subject = 'alice'")

@@ -7,11 +7,11 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import TextContent
 
+from nextcloud_mcp_server.apps.notes.tools import notes
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.sandbox.person import Page, Person
 from nextcloud_mcp_server.tools import answer
-from nextcloud_mcp_server.tools.notes import notes
 from tests.integration.personal_app import Asked, PersonalApp
 
 WRITES: list[tuple[str, dict[str, Any]]] = [

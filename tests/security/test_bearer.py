@@ -269,7 +269,7 @@ TROUBLES: dict[str, Handler] = {
 
 
 @pytest.mark.parametrize("handler", TROUBLES.values(), ids=TROUBLES.keys())
-async def test_nobody_gets_in_while_the_keys_are_unknown_and_known_keys_serve_on(
+async def test_no_token_is_accepted_while_the_keys_are_unknown_and_known_keys_stay_in_use(
     served: Served, handler: Handler
 ) -> None:
     served.provider.instead = {"/jwks": handler}

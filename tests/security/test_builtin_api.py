@@ -114,7 +114,7 @@ async def test_bytes_that_are_no_text_are_refused(http: httpx2.AsyncClient, path
         ("v" * 129, "invalid_grant"),
     ],
 )
-async def test_a_code_is_good_only_for_who_holds_its_verifier(
+async def test_a_code_is_good_only_for_the_client_with_its_verifier(
     api: OAuthApiFixture, http: httpx2.AsyncClient, verifier: str, error: str
 ) -> None:
     client_id = str((await api.registered(http))["client_id"])
@@ -263,7 +263,7 @@ async def test_what_is_in_the_address_is_no_form(api: OAuthApiFixture, http: htt
     assert (await http.post("/token", data=form)).status_code == 200
 
 
-async def test_a_secret_is_guessed_by_nobody_and_a_public_client_has_none(
+async def test_a_wrong_secret_is_refused_and_a_public_client_has_none(
     api: OAuthApiFixture, http: httpx2.AsyncClient
 ) -> None:
     registered = await api.registered(http, token_endpoint_auth_method="client_secret_basic")
@@ -377,7 +377,7 @@ async def test_no_endpoint_answers_under_another_name(http: httpx2.AsyncClient, 
     assert {answer.status_code for answer in answers} == {421}
 
 
-async def test_nothing_secret_is_logged_by_anybody_at_debug(
+async def test_no_library_logs_a_secret_at_debug(
     api: OAuthApiFixture, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

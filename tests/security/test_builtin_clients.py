@@ -358,7 +358,7 @@ async def test_no_value_of_a_field_gets_more_than_an_answer_or_a_refusal(field: 
     assert answers == (0 if field == "redirect_uris" else pytest.approx(len(ODD), abs=4))
 
 
-async def test_nobody_chooses_an_id_or_a_secret() -> None:
+async def test_no_client_chooses_its_id_or_secret() -> None:
     made = ClientsFixture()
     wanted = {"client_id": "mcp-mine", "client_secret": "mine", "client_secret_expires_at": 0}
 

@@ -156,7 +156,7 @@ async def test_a_captured_way_back_is_ended_in_another_browser_and_in_its_own(
     await nothing_is_left(builtin_app)
 
 
-async def test_who_approves_in_one_browser_approves_for_no_other(
+async def test_an_approval_in_one_browser_counts_for_no_other(
     builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     page = await alice.open(builtin_app.authorize_url(client_id))
@@ -167,7 +167,7 @@ async def test_who_approves_in_one_browser_approves_for_no_other(
     assert "too old" in refused.text
 
 
-async def test_what_one_person_brought_is_shown_to_nobody_else_and_continued_by_nobody_else(
+async def test_the_callback_of_one_user_is_shown_to_and_continued_by_no_other_user(
     builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     welcome = await alice.welcomed(client_id)
@@ -345,7 +345,7 @@ async def test_two_copies_of_one_page_give_one_code_and_the_other_page_says_so(
 
 
 @pytest.mark.parametrize("change", ["disabled", "left the group"])
-async def test_who_may_not_use_nextcloud_or_this_server_any_more_gets_no_new_tokens(
+async def test_a_user_excluded_from_nextcloud_or_this_server_gets_no_new_tokens(
     builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient, change: str
 ) -> None:
     user = builtin_app.sandbox.state.users["alice"]
@@ -370,7 +370,7 @@ async def test_who_may_not_use_nextcloud_or_this_server_any_more_gets_no_new_tok
     assert (await http.post(f"{builtin_app.url}/mcp", json=ping, headers=headers)).status_code == 401
 
 
-async def test_a_nextcloud_that_is_down_signs_nobody_out(
+async def test_a_nextcloud_that_is_down_signs_no_user_out(
     builtin_app: BuiltinApp, alice: Browser, http: httpx2.AsyncClient
 ) -> None:
     tokens = await builtin_app.sign_in(alice.person, http)
@@ -399,7 +399,7 @@ async def test_not_me_after_continue_takes_nothing_back_and_leads_to_where_it_ca
     assert builtin_app.connected() == ["alice"]
 
 
-async def test_who_never_says_who_they_are_leaves_nothing_at_nextcloud(
+async def test_a_user_that_never_confirms_the_account_leaves_nothing_at_nextcloud(
     builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     welcome = await alice.welcomed(client_id)
@@ -411,7 +411,7 @@ async def test_who_never_says_who_they_are_leaves_nothing_at_nextcloud(
     await nothing_is_left(builtin_app)
 
 
-async def test_the_link_of_one_persons_assistant_is_answered_by_nobody_else(
+async def test_the_link_of_one_users_client_is_answered_by_no_other_user(
     builtin_app: BuiltinApp, alice: Browser, bob: Browser, http: httpx2.AsyncClient
 ) -> None:
     tokens = await builtin_app.sign_in(alice.person, http)
@@ -480,7 +480,7 @@ async def test_a_user_who_was_made_anew_finds_nothing_of_the_former_one(
     assert refused.status_code == 401
 
 
-async def test_who_is_in_none_of_the_groups_is_refused_and_keeps_nothing(
+async def test_a_user_in_none_of_the_groups_is_refused_and_keeps_nothing(
     builtin_app: BuiltinApp, alice: Browser, bob: Browser, client_id: str
 ) -> None:
     await builtin_app.restart(allowed_groups="staff, family")
@@ -544,7 +544,7 @@ async def test_a_nextcloud_that_fails_in_the_middle_leaves_nothing_and_says_so(
         await nothing_is_left(builtin_app)
 
 
-async def test_an_answer_of_nextcloud_that_gets_lost_connects_nobody_and_the_next_try_works(
+async def test_a_lost_response_of_nextcloud_connects_no_user_and_the_next_try_works(
     builtin_app: BuiltinApp, alice: Browser, client_id: str
 ) -> None:
     back = await alice.from_nextcloud(await alice.to_nextcloud(client_id))

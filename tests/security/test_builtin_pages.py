@@ -113,7 +113,7 @@ async def test_what_is_asked_for_is_offered_and_nothing_that_changes_things_is_t
         {"state": "x" * 5_000},
     ],
 )
-async def test_nobody_is_sent_anywhere_that_was_not_named_before(
+async def test_no_browser_is_redirected_to_an_unregistered_url(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, fields: dict[str, str | None]
 ) -> None:
     page = await http.get(builtin_app.authorize_url(**{"client_id": client_id, **fields}))
@@ -369,7 +369,7 @@ async def test_looking_at_a_link_has_no_effect(
 
 
 @pytest.mark.parametrize("auth_transaction", ["", "a", "a" * 32, "../../x", "a" * 4_000])
-async def test_an_transaction_that_is_nobodys_is_shown_to_nobody(
+async def test_a_transaction_of_no_user_is_shown_to_no_browser(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, auth_transaction: str
 ) -> None:
     page = await http.get(f"{builtin_app.url}/authorize/confirm", params={"transaction": auth_transaction})

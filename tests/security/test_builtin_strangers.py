@@ -42,7 +42,7 @@ async def test_names_whose_servers_are_silent_keep_no_other_name_from_being_look
         silent.set()
 
 
-async def test_who_asks_for_document_after_document_uses_up_what_nobody_else_has_of_them() -> None:
+async def test_a_client_that_asks_for_many_documents_uses_up_only_its_own_share() -> None:
     made = ClientsFixture()
 
     async def ask(number: int, sender: str) -> None:

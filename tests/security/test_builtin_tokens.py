@@ -120,7 +120,7 @@ async def test_a_code_that_comes_again_long_after_ends_what_it_gave(desk: Desk) 
     assert not await desk.is_good(refreshed)
 
 
-async def test_of_two_that_exchange_one_code_at_once_nobody_keeps_what_was_given(shared: Desk) -> None:
+async def test_of_two_clients_that_exchange_one_code_at_once_neither_keeps_its_tokens(shared: Desk) -> None:
     code = await shared.code()
     answers: list[str] = []
 
@@ -276,7 +276,7 @@ async def test_a_made_up_token_of_a_family_ends_it(desk: Desk) -> None:
     assert not await desk.is_good(issued)
 
 
-async def test_ending_one_persons_tokens_leaves_everybody_elses(desk: Desk) -> None:
+async def test_ending_one_users_tokens_leaves_those_of_all_others(desk: Desk) -> None:
     of_alice, of_bob = await desk.issue(), await desk.issue(BOB)
     code = await desk.code()
 
@@ -401,7 +401,7 @@ async def test_tokens_handed_to_another_person_in_the_database_open_nothing(
 
 
 @pytest.mark.parametrize("both", ["UPDATE access_tokens", "UPDATE token_families"])
-async def test_what_another_persons_tokens_are_good_for_opens_for_nobody_else(
+async def test_the_tokens_of_one_user_open_nothing_for_another(
     desk: Desk, sqlite_url: str, both: str
 ) -> None:
     of_bob, of_alice = await desk.issue(BOB), await desk.issue()

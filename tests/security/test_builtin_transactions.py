@@ -213,7 +213,7 @@ async def test_what_one_person_brought_is_not_found_by_the_id_of_what_another_di
         await database.auth_transactions.find("of-alice", browser=BROWSER)
 
 
-async def test_who_came_back_is_whom_nextcloud_named_whatever_the_row_says(
+async def test_the_user_of_a_callback_is_the_one_that_nextcloud_named_whatever_the_row_says(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
     await hold(database, moment, "of-bob", BOB)
@@ -240,7 +240,7 @@ async def test_a_trip_that_the_database_gave_to_another_browser_does_not_come_ba
     assert await database.auth_transactions.take(STATE, browser="browser of mallory") is None
 
 
-async def test_a_trip_that_never_came_back_is_nobody_whatever_the_row_says(
+async def test_a_transaction_without_a_callback_has_no_user_whatever_the_row_says(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
     await database.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)

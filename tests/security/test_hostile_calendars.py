@@ -4,10 +4,10 @@ import time
 from datetime import UTC, datetime
 from itertools import count
 
-from nextcloud_mcp_server.nextcloud.agenda import MOST_EVENTS, agenda
+from nextcloud_mcp_server.apps.calendar.agenda import MOST_EVENTS, agenda
+from nextcloud_mcp_server.formats.recurrence import MOST_OCCURRENCES
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import ReadObject
-from nextcloud_mcp_server.nextcloud.recurrence import MOST_OCCURRENCES
 
 LOW, HIGH = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
 

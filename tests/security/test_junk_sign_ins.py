@@ -124,7 +124,7 @@ async def test_a_browser_that_signed_in_before_has_a_share_of_its_own(
     assert "half an hour" in answer.text
 
 
-async def test_who_has_an_account_and_many_marks_cannot_use_up_that_share_from_one_network(
+async def test_a_user_with_many_marks_cannot_use_up_that_share_from_one_network(
     builtin_app: BuiltinApp,
 ) -> None:
     async with browser(OTHER) as mine, AsyncExitStack() as stack:
@@ -140,7 +140,7 @@ async def test_who_has_an_account_and_many_marks_cannot_use_up_that_share_from_o
     assert await failures(builtin_app) == USUAL.of_one
 
 
-async def test_who_is_signed_in_reads_the_account_page_and_disconnects_whatever_strangers_do(
+async def test_a_signed_in_user_reads_the_account_page_and_disconnects_whatever_strangers_do(
     builtin_app: BuiltinApp,
 ) -> None:
     async with browser(OTHER) as mine:
@@ -177,7 +177,7 @@ async def test_what_cannot_be_a_code_of_nextcloud_is_not_sent_and_not_counted(
     assert await failures(builtin_app) == 0
 
 
-async def test_a_marked_browser_is_marked_by_nothing_that_tells_who_it_is_or_lets_it_in(
+async def test_the_mark_of_a_browser_neither_names_its_user_nor_signs_them_in(
     builtin_app: BuiltinApp,
 ) -> None:
     async with browser(OTHER) as mine:
@@ -232,7 +232,7 @@ async def test_a_known_browser_cannot_use_up_what_the_others_have(exchange_limit
     assert await exchange_junk(exchange_limiter, Requester("other", is_known_browser=True), "flow")
 
 
-async def test_where_nextcloud_counts_nothing_of_ours_strangers_stop_nobody(
+async def test_where_nextcloud_counts_no_failures_of_this_server_strangers_stop_no_user(
     office: Office, replica: Replica
 ) -> None:
     asked: list[bool] = []

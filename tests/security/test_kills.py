@@ -17,7 +17,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="servers are forked a
 
 
 @posix
-async def test_a_server_killed_anywhere_costs_nobody_more_than_another_try(tmp_path: Path) -> None:
+async def test_a_server_killed_anywhere_costs_no_user_more_than_another_try(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster:
         toll = await play(cluster, KILLS, seed=3)
 

@@ -28,7 +28,7 @@ async def nobody_is_connected(stage: Stage) -> None:
         assert await stage.grant(name) is None
 
 
-async def test_alices_flow_granted_by_bob_is_stored_for_nobody_and_deleted_at_once(following: Stage) -> None:
+async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_once(following: Stage) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
@@ -136,7 +136,7 @@ async def test_an_account_that_another_user_has_is_not_taken_from_them(following
     assert await following.grant("bob") is not None
 
 
-async def test_nobody_else_sees_or_ends_a_flow(following: Stage) -> None:
+async def test_no_other_user_sees_or_ends_a_flow(following: Stage) -> None:
     consent_request, _ = await following.begin("alice")
     bob = await following.browser("bob", preferred_username="bob")
 
@@ -179,7 +179,7 @@ async def test_without_a_mapping_nothing_starts(tmp_path: Path, template: Path) 
             pass
 
 
-async def test_who_has_no_account_by_the_mapping_starts_no_flow(following: Stage) -> None:
+async def test_a_user_without_an_account_by_the_mapping_starts_no_flow(following: Stage) -> None:
     following.issuer.userinfo = {"sub": "alice"}
     consent_request, alice = await following.ask("alice"), await following.browser("alice")
 
@@ -272,7 +272,7 @@ async def test_an_account_moved_in_from_another_flow_does_not_open(following: St
     assert await following.flow(bobs) is not None
 
 
-async def test_a_flow_that_names_no_account_is_good_for_nobody(following: Stage) -> None:
+async def test_a_flow_that_names_no_account_connects_no_user(following: Stage) -> None:
     """One user's server began it, on the same database, or a user emptied the column."""
     consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice")

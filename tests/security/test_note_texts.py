@@ -3,16 +3,19 @@
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import CredentialRejected, Forbidden
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from tests.dav_fakes import call
-from tests.unit.nextcloud.test_note_texts import ALICE, Served
+from tests.unit.apps.notes.test_texts import ALICE, Served
 
 
 async def test_what_one_person_searched_is_never_found_by_another() -> None:
     served = Served()
-    await served.account("alice").notes.create(
-        title="Mine", content="kingfisher", category="", favorite=False
+    await (
+        served.account("alice")
+        .client(NotesClient)
+        .create(title="Mine", content="kingfisher", category="", favorite=False)
     )
     mine = await call(served.account("alice"), "nc_notes_search_notes", query="kingfisher")
 

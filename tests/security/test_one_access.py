@@ -14,6 +14,7 @@ import pytest
 from mcp.server.mcpserver import Context
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.upload.client import UploadClient
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, WrongAccount
@@ -88,7 +89,7 @@ async def test_what_runs_side_by_side_sends_a_refused_access_no_more_and_a_new_o
 
 async def test_an_upload_whose_access_is_refused_is_not_cleared_away_with_it() -> None:
     refusing = Refusing()
-    upload, upload_id = refusing.account("old").upload, f"mcp-{'0' * 32}"
+    upload, upload_id = refusing.account("old").client(UploadClient), f"mcp-{'0' * 32}"
 
     with pytest.raises(CredentialRejected):
         async with upload.cleared(upload_id):

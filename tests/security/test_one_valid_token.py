@@ -12,9 +12,9 @@ import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
-from nextcloud_mcp_server.resources.notes import Notes
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_fixtures import Process, Stage

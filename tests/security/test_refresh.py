@@ -274,7 +274,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-async def test_an_answer_that_is_none_costs_nobody_their_connection(
+async def test_an_invalid_response_costs_no_user_their_connection(
     office: Office, replica: Replica, kind: str
 ) -> None:
     await office.connect(replica)

@@ -65,7 +65,7 @@ async def hears_the_end(client: HandshakeClient, server: OidcApp, uid: str) -> N
             await ended.wait()
 
 
-async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_account_and_of_nobody_else(
+async def test_oidc_ends_the_stream_and_session_of_the_former_holder_of_a_released_account_alone(
     oidc_app: OidcApp,
 ) -> None:
     token = oidc_app.token("alice")
@@ -83,7 +83,9 @@ async def test_oidc_ends_the_stream_and_the_session_of_who_held_a_released_accou
         assert "result" in await other.request(*PING)
 
 
-async def test_builtin_ends_the_stream_of_who_held_a_released_account(builtin_app: BuiltinApp) -> None:
+async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_account(
+    builtin_app: BuiltinApp,
+) -> None:
     async with httpx2.AsyncClient(timeout=45, follow_redirects=True) as http:
         tokens = await builtin_app.sign_in(Person("alice", "alice", browser=http), http)
     async with builtin_app.raw(tokens["access_token"]) as client:

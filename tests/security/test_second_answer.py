@@ -1,4 +1,4 @@
-"""Someone goes back and allows less: the first, wider answer must be forgotten."""
+"""A user goes back and allows less: the first, wider answer must be forgotten."""
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta

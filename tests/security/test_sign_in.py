@@ -263,7 +263,7 @@ async def test_a_token_signed_by_another_user_is_refused(people: Stage) -> None:
         await people.browser()
 
 
-async def test_a_token_that_nobody_signed_is_refused(people: Stage) -> None:
+async def test_an_unsigned_token_is_refused(people: Stage) -> None:
     start = await people.consent_service.begin_sign_in("account")
     nonce = parse_qs(urlsplit(start.url).query)["nonce"][0]
     claims = {"iss": ISSUER, "aud": CLIENT, "sub": "alice", "nonce": nonce, "exp": NOW + 60, "iat": NOW}

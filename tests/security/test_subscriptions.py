@@ -111,7 +111,7 @@ async def test_an_access_that_is_ended_ends_the_stream_and_the_looks(oidc_app: O
     assert not honored
 
 
-async def test_a_session_that_nobody_listens_on_is_not_looked_after_and_hears_later_what_it_missed(
+async def test_a_session_without_a_stream_is_not_watched_and_hears_later_what_it_missed(
     oidc_app: OidcApp,
 ) -> None:
     async with (

@@ -101,7 +101,7 @@ async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped:
     assert await mapped.ask("alice") != consent_request
 
 
-async def test_nobody_can_answer_for_another_user(mapped: Stage) -> None:
+async def test_no_user_can_answer_for_another(mapped: Stage) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "alice")
@@ -326,7 +326,7 @@ async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_o
     consent_request, alice, url = await on_the_way(people)
     people.provider.subject = replace(alice.who.principal, subject="sub-bob")
 
-    with pytest.raises(WrongAccount, match="somebody else"):
+    with pytest.raises(WrongAccount, match="another user"):
         await people.consent_service.finish_grant(
             people.provider.confirm(url, "alice"), alice.who, alice.token
         )
@@ -334,7 +334,7 @@ async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_o
     assert await people.grant("alice") is None
     assert await people.pending_grant(consent_request, alice) is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
-    assert ("consent", "refused: confirmed by somebody else") in await people.audit("alice")
+    assert ("consent", "refused: confirmed by another user") in await people.audit("alice")
 
 
 async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(people: Stage) -> None:
@@ -391,7 +391,7 @@ async def test_after_disconnecting_another_account_can_be_connected_and_the_form
     assert ("account", "changed") in await people.audit("alice")
 
 
-async def test_an_account_that_was_disconnected_can_be_connected_by_who_is_given_access_to_it(
+async def test_a_disconnected_account_can_be_connected_by_another_user_with_access_to_it(
     people: Stage,
 ) -> None:
     _, bob = await people.connect("bob")

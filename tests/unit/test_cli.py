@@ -16,8 +16,8 @@ from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import Progress, print_link
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server.app import bearer_secret
 from nextcloud_mcp_server.server.database_file import schema_version
+from nextcloud_mcp_server.server.modes.personal import bearer_secret
 from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.storage.crypto import new_key
 
@@ -292,7 +292,7 @@ def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(
 
 
 @pytest.mark.usefixtures("multi_user")
-def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
+def test_an_empty_list_of_a_multi_user_server_says_how_users_begin(
     monkeypatch: Patch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS", new_key())
@@ -300,7 +300,7 @@ def test_where_nobody_of_many_is_connected_the_list_says_how_people_begin(
     code, out, err = run(["grants", "list"], monkeypatch, capsys)
 
     assert (code, out) == (0, "")
-    assert "Nobody is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
+    assert "No user is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
 
 
 @pytest.mark.usefixtures("multi_user")
@@ -415,7 +415,7 @@ def test_a_client_that_was_killed_is_not_worth_a_trace(monkeypatch: Patch, capsy
     assert (code, out, err) == (1, "", "")
 
 
-def test_what_nobody_foresaw_keeps_its_trace(monkeypatch: Patch) -> None:
+def test_an_unexpected_error_keeps_its_trace(monkeypatch: Patch) -> None:
     def broken() -> None:
         raise ExceptionGroup("outer", [BrokenPipeError(), ValueError("x")])
 

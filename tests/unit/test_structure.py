@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.tools.registry import TOOLSETS
+from nextcloud_mcp_server.declarations.apps import APPS, NAMES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "nextcloud_mcp_server"
@@ -16,12 +16,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ALL = sorted([*MODULES, *(ROOT / "tests").rglob("*.py")])
 LONGEST_MODULE = 400
 LONGEST_FUNCTION = 50
-#: What `tools` holds besides one file per Nextcloud app.
-NO_APP = {
-    "__init__", "access", "answer", "arguments", "boundary", "connection", "guard", "progress", "registry", "research",
-    "result", "state", "toolset",
-}  # fmt: skip
-TOOLSET = re.compile(r'^\w+ = Toolset\("(?P<app>\w+)"\)$', re.MULTILINE)
 VERSIONS = re.compile(r"""["']20\d\d-\d\d-\d\d["']""")
 NOQA = re.compile(r"#\s*noqa(?P<codes>:\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*)?(?P<reason>.*)$", re.MULTILINE)
 
@@ -116,18 +110,17 @@ def test_each_exception_from_a_lint_rule_has_a_code_and_a_reason() -> None:
     assert bare == []
 
 
-#: Tools whose client has another name.
-CLIENTS = {"tags_and_comments": "tags"}
-
-
 def test_each_module_has_tests_that_one_finds_by_its_name() -> None:
     """Or by its row in `tested_with.toml`, which has no row too many."""
     tests = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
-    names = {path.stem for path in tests}
+    names = {path.stem for path in tests if "apps" not in path.parts}
     rows = tomllib.loads((ROOT / "tests" / "unit" / "tested_with.toml").read_text(encoding="utf-8"))
     modules = {path.relative_to(PACKAGE) for path in MODULES if path.name != "__init__.py"}
 
     def is_found(module: Path) -> bool:
+        if "apps" in module.parts[:-1]:
+            # The modules of an app are tested in the folder of the app.
+            return any(test.parent == Path("unit", module.parent) for test in tests)
         words = module.stem.strip("_").split("_")
         folder = Path("unit", module.parent)
         starts = ("_".join(words[:count]) for count in range(1, len(words) + 1))
@@ -135,35 +128,52 @@ def test_each_module_has_tests_that_one_finds_by_its_name() -> None:
             folder / f"test_{start}{plural}.py" in tests for start in starts for plural in ("", "s")
         )
 
-    assert {path.as_posix() for path in modules if not is_found(path)} == rows.keys()
+    assert sorted({path.as_posix() for path in modules if not is_found(path)} ^ rows.keys()) == []
     assert [test for test in rows.values() if Path(test) not in tests] == []
 
 
-def toolsets() -> dict[Path, str]:
-    """List the modules of tools with the Nextcloud app they belong to."""
-    found = {
-        path: TOOLSET.search(path.read_text(encoding="utf-8")) for path in (PACKAGE / "tools").glob("*.py")
+def apps() -> list[Path]:
+    """List the packages of the apps."""
+    return sorted(path.parent for path in (PACKAGE / "apps").glob("*/__init__.py"))
+
+
+def test_apps_know_no_mcp() -> None:
+    assert apps()
+    assert [name(path) for app in apps() for path in app.glob("*.py") if below(imported(path), "mcp")] == []
+
+
+def test_the_list_of_apps_is_what_the_folder_holds() -> None:
+    assert {app.name for app in apps()} == set(NAMES)
+    assert [app.name for app in APPS] == list(NAMES)
+
+
+def test_a_declaration_imports_nothing_of_its_app() -> None:
+    found = {one for app in apps() for one in imported(app / "app.py")}
+
+    assert {one for one in found if not below(iter([one]), "nextcloud_mcp_server.declarations.app")} == set()
+
+
+#: Tools of these are named where one app leads to another, in prompts and in the demo.
+LED_TO = {"notes", "files", "tags_and_comments", "calendar", "tasks", "contacts", "deck", "research"}
+
+
+def test_nothing_but_the_package_of_an_app_its_sandbox_and_the_list_names_what_it_declares() -> None:
+    """So that an app is added, or taken out, in one place."""
+    declared = {
+        name: (*app.actions, *(scope.name for scope in app.scopes))
+        for name, app in zip(NAMES, APPS, strict=True)
+        if name not in LED_TO
     }
-    return {path: match["app"] for path, match in found.items() if match and path.stem not in NO_APP}
+    elsewhere = [
+        f"{name(path)}: {word}"
+        for app, words in declared.items()
+        for path in MODULES
+        if not {"apps", app} <= {*path.parts, path.stem}
+        for word in words
+        if word in text_of(path)
+    ]
 
-
-def test_tools_of_an_app_know_no_mcp() -> None:
-    ours = [path for path in (PACKAGE / "tools").glob("*.py") if path.stem not in NO_APP]
-
-    assert ours
-    assert [name(path) for path in ours if below(imported(path), "mcp")] == []
-
-
-def test_tools_of_an_app_have_their_client_and_are_registered() -> None:
-    assert toolsets()
-    for path, app in toolsets().items():
-        assert app in TOOLSETS, (
-            f"{path} is of no toolset: add one to tools/registry.py, or name the module after its app."
-        )
-        module = TOOLSETS[app].module
-        assert (PACKAGE / "nextcloud" / f"{CLIENTS.get(module, module)}.py").is_file(), path
-        main = PACKAGE / "tools" / f"{module}.py"
-        assert path == main or f"nextcloud_mcp_server.tools.{path.stem}" in set(imported(main)), path
+    assert elsewhere == []
 
 
 def test_the_drawing_of_the_errors_is_the_tree_of_the_classes() -> None:

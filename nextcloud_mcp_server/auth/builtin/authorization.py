@@ -2,7 +2,7 @@
 
 Any client may send the request, so the user is asked here before the browser goes to Nextcloud: Nextcloud lets
 a browser with a session through at once, whatever sent it. Nothing is stored until the user has agreed, and
-nothing is connected until the user has confirmed that the account is theirs.
+nothing is connected until the user has confirmed that it is their own account.
 """
 
 import binascii

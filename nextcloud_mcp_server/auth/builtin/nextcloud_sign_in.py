@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: How long a user may take at Nextcloud, and then to confirm that the account is theirs.
+#: How long a user may take at Nextcloud, and then to confirm that it is their own account.
 LIFETIME = timedelta(minutes=10)
 
 #: Prefixes of `state`, by which the callback tells the flows apart. They decide nothing else.

@@ -60,7 +60,7 @@ _ONE = (
 )
 _ALL = (
     "Several attempts to connect to this Nextcloud have failed, so this server pauses them to keep "
-    "everybody else connected. Wait half an hour, then ask your assistant again for a new link."
+    "all other users connected. Wait half an hour, then ask your assistant again for a new link."
 )
 
 

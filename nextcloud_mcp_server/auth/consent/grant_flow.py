@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.engine import Database
 
 _SOMEBODY_ELSE = (
-    "This browser was signed in to the identity provider as somebody else, so nothing was connected. "
+    "This browser was signed in to the identity provider as another user, so nothing was connected. "
     "Sign out there, and start again."
 )
 _OTHER_BROWSER = (
@@ -248,7 +248,7 @@ class GrantFlow:
         kept = False
         try:
             if given.subject not in (None, who.principal):
-                await self._audit(elicitation, "refused: confirmed by somebody else")
+                await self._audit(elicitation, "refused: confirmed by another user")
                 raise WrongAccount(_SOMEBODY_ELSE)
             if self._mapped:
                 kept = await self._connected(elicitation, given, grant_request.scopes, uid=who.uid)

@@ -15,9 +15,7 @@ ASK_MORE = "This needs a permission you have not given yet; please allow it to c
 
 OVER = "This link is no longer valid; ask your assistant again for a new one."
 
-GOT_AROUND = (
-    "Somebody else opened the link several times, so it was closed; ask your assistant for a new one."
-)
+GOT_AROUND = "Another user opened the link several times, so it was closed; ask your assistant for a new one."
 
 
 @dataclass(frozen=True, slots=True)

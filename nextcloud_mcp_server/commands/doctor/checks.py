@@ -256,7 +256,7 @@ def _tls(base: str) -> Finding:
     return Finding(
         Verdict.WARN,
         "TLS",
-        "not encrypted: whoever is on the network can read along. Use an https:// address.",
+        "not encrypted: others on the network can read along. Use an https:// address.",
     )
 
 
@@ -311,7 +311,7 @@ def _throttling(capabilities: httpx2.Response, *, multi_user: bool) -> Finding:
         return Finding(
             Verdict.WARN,
             "throttling",
-            "everybody's requests come from our address, which is not on Nextcloud's allow list, so ten failures "
-            f"of anybody's stop all: {allow}",
+            "the requests of all users come from this server's address, which is not on Nextcloud's allow list, so "
+            f"ten failures of one user stop all: {allow}",
         )
     return Finding(Verdict.OK, "throttling", "no failed logins from our address")

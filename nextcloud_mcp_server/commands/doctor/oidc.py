@@ -124,9 +124,9 @@ def _mapping(settings: Settings) -> Finding:
     return Finding(
         Verdict.WARN,
         "accounts",
-        "people say themselves which Nextcloud account is theirs. Where the identity provider knows the Nextcloud user "
-        "id, set ACCOUNT_MAPPING to the claim that holds it, such as preferred_username; nobody may be able to change "
-        "it for themselves.",
+        "people say themselves which Nextcloud account is their own. Where the identity provider knows the Nextcloud "
+        "user id, set ACCOUNT_MAPPING to the claim that holds it, such as preferred_username; users must not be able "
+        "to change it themselves.",
     )
 
 

@@ -1,1 +1,1 @@
-"""What each multi-user mode adds: how users sign in, and who issues the tokens of their clients."""
+"""The modes of the server: how users sign in, and which party issues the tokens of their clients."""

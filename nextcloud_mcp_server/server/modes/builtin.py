@@ -1,9 +1,10 @@
-"""Mode `builtin`: this server is the authorization server of its clients, and users sign in with Nextcloud."""
+"""Mode `builtin`: users sign in with Nextcloud, and this server issues the tokens of their clients."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import httpx2
 
@@ -19,24 +20,26 @@ from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
 from nextcloud_mcp_server.auth.builtin.registration import Registration
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
+from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.ended_accounts import OnEnded
+from nextcloud_mcp_server.auth.verifier import Bearer
+from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.multi_user import (
-    MultiUserServices,
-    SharedServices,
-    nextcloud_oauth2,
-    open_shared_services,
-    run_periodically,
-)
-from nextcloud_mcp_server.server.services import Overrides, open_key_ring
+from nextcloud_mcp_server.server.modes.multi_user import MultiUserAuth, MultiUserMode, nextcloud_oauth2
+from nextcloud_mcp_server.server.public_urls import MCP_PATH
+from nextcloud_mcp_server.server.services import Job, LazyServices, Overrides, Services, open_key_ring
 from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.web import oauth_api
+from nextcloud_mcp_server.web.client_limits import ClientLimits
+from nextcloud_mcp_server.web.metadata import Resource
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltinServices(MultiUserServices):
-    """The services of a server that gives clients their tokens; `registration` is None where it is off."""
+class BuiltinAuth(MultiUserAuth):
+    """Adds the parts of the authorization server; `registration` is None where it is off."""
 
     authorization: Authorization
     clients: Clients
@@ -45,7 +48,7 @@ class BuiltinServices(MultiUserServices):
 
 
 def open_documents(settings: Settings, overrides: Overrides) -> httpx2.AsyncClient:
-    """Open the way to what clients say of themselves, at addresses that strangers name."""
+    """Open the HTTP client for metadata documents, whose addresses any client can name."""
     return open_outside(
         user_agent="nextcloud-mcp-server",
         inner=overrides.documents,
@@ -54,122 +57,141 @@ def open_documents(settings: Settings, overrides: Overrides) -> httpx2.AsyncClie
     )
 
 
-@asynccontextmanager
-async def open_services(
-    settings: Settings,
-    documents: httpx2.AsyncClient,
-    *,
-    page_url: Callable[[str], str],
-    pending: Pending,
-    overrides: Overrides,
-    on_ended: OnEnded,
-) -> AsyncGenerator[BuiltinServices]:
-    """Open everything, and close it again; `documents` asks for what clients say of themselves.
+class Builtin(MultiUserMode[BuiltinAuth]):
+    """Nextcloud signs users in; this server is the authorization server of their clients."""
 
-    Raises:
-        ConfigurationError: The settings cannot work.
-        StorageError: The database cannot be used.
-    """
+    any_origin = oauth_api.OPEN_PATHS
 
-    def provider_of(nextcloud: Nextcloud) -> RedirectProvider:
-        return nextcloud_oauth2(settings, nextcloud, clock=overrides.clock)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._documents = open_documents(self.settings, self.overrides)
+        self._groups = frozenset(self.settings.allowed_groups)
 
-    async with open_shared_services(
-        settings, provider_of, page_url=page_url, pending=pending, overrides=overrides, on_ended=on_ended
-    ) as shared:
-        yield _services(shared, provider_of(shared.nextcloud), documents)
+    @property
+    def resource(self) -> Resource:
+        """The MCP endpoint, whose tokens this server issues itself."""
+        return Resource(self.settings.resource_url, (self.settings.server_url,), self.words.first)
 
+    async def verify(self, services: LazyServices[BuiltinAuth], token: str) -> Bearer:
+        """Verify a token that this server issued."""
+        try:
+            tokens = (await services.auth()).tokens
+        except StorageError as error:
+            raise IssuerUnavailable(str(error)) from None
+        return await tokens.verify(token)
 
-def _services(
-    shared: SharedServices, provider: RedirectProvider, overrides: httpx2.AsyncClient
-) -> BuiltinServices:
-    settings, database, clock = shared.settings, shared.database, shared.clock
-    tokens = _tokens(shared)
-    sign_in = NextcloudSignIn(
-        database,
-        provider,
-        outbox=shared.outbox,
-        exchange_limiter=shared.exchange_limiter,
-        issuer=settings.server_url,
-        nextcloud_url=shared.policy.nextcloud_url,
-        groups=frozenset(settings.allowed_groups),
-        clock=clock,
-    )
-    allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
-    clients = Clients(database.clients, clock=clock, allowed=allowed)
-    documents = None
-    if settings.client_metadata_documents:
-        documents = ClientDocuments(database.clients, _rules(shared), overrides, clock=clock, hosts=allowed)
-    authorization = _authorization(shared, _requests(shared, clients, documents), sign_in, tokens)
-    consent_service = shared.consent_service(PageSignIn(database, sign_in), tokens=tokens)
-    tidying = (consent_service.tidy, authorization.tidy, tokens.purge, clients.purge)
-    registration = Registration(database.clients, _rules(shared), clock=clock)
-    return BuiltinServices(
-        database,
-        shared.nextcloud,
-        shared.accounts,
-        shared.provisioning,
-        shared.audit,
-        shared.policy.bound,
-        (*shared.work, lambda: run_periodically(*tidying)),
-        consent_service,
-        authorization,
-        clients,
-        registration if settings.client_registration else None,
-        tokens,
-    )
+    def own_routes(self, services: LazyServices[BuiltinAuth]) -> "Sequence[BaseRoute]":
+        """Build the endpoints of the authorization server."""
+        settings = self.settings
+        return oauth_api.oauth_routes(
+            services.auth,
+            issuer=settings.server_url,
+            mcp_path=MCP_PATH,
+            scopes=self.words.bound,
+            registers=settings.client_registration,
+            documents=settings.client_metadata_documents,
+            limits=ClientLimits(self.limits),
+        )
 
+    def authorizations(self, services: LazyServices[BuiltinAuth]) -> Callable[[], Awaitable[Authorization]]:
+        """Return the authorization server behind `/authorize`."""
 
-def _tokens(shared: SharedServices) -> Tokens:
-    settings, database = shared.settings, shared.database
-    groups = frozenset(settings.allowed_groups)
-    check = UpstreamCheck(database, shared.nextcloud, shared.broker, groups=groups)
-    return Tokens(
-        database,
-        issuer=settings.server_url,
-        resource=settings.resource_url,
-        keys=open_key_ring(settings),
-        clock=shared.clock,
-        grace=timedelta(seconds=settings.refresh_grace_seconds),
-        lifetime=timedelta(days=settings.refresh_lifetime_days),
-        still_allowed=check.still_allowed,
-    )
+        async def authorization() -> Authorization:
+            return (await services.auth()).authorization
 
+        return authorization
 
-def _authorization(
-    shared: SharedServices, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
-) -> Authorization:
-    return Authorization(
-        shared.database,
-        requests,
-        sign_in,
-        tokens,
-        outbox=shared.outbox,
-        keys=open_key_ring(shared.settings),
-        issuer=shared.settings.server_url,
-        nextcloud_url=shared.policy.nextcloud_url,
-        clock=shared.clock,
-        on_changed=shared.accounts.forget,
-    )
+    def redirect_provider(self, nextcloud: Nextcloud) -> RedirectProvider:
+        """Return Nextcloud's own OAuth app, at which users sign in and consent at once."""
+        return nextcloud_oauth2(self.settings, nextcloud, clock=self.overrides.clock)
 
+    def open_auth(self, services: Services) -> tuple[BuiltinAuth, Sequence[Job]]:
+        """Create the sign-in with Nextcloud, and the parts of the authorization server."""
+        settings, database, clock = self.settings, services.database, self.overrides.clock
+        exchange_limiter = self.exchange_limiter(services)
+        tokens, sign_in = self._tokens(services), self._sign_in(services, exchange_limiter)
+        allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
+        clients, rules = Clients(database.clients, clock=clock, allowed=allowed), self._rules(services)
+        documents = None
+        if settings.client_metadata_documents:
+            documents = ClientDocuments(database.clients, rules, self._documents, clock=clock, hosts=allowed)
+        requests = self._requests(services, clients, documents)
+        authorization = self._authorization(services, requests, sign_in, tokens)
+        page_sign_in = PageSignIn(database, sign_in)
+        consent_service = self.consent_service(services, page_sign_in, exchange_limiter, tokens=tokens)
+        registration = Registration(database.clients, rules, clock=clock)
+        auth = BuiltinAuth(
+            consent_service,
+            authorization,
+            clients,
+            registration if settings.client_registration else None,
+            tokens,
+        )
+        tidy = (consent_service.tidy, authorization.tidy, tokens.purge, clients.purge)
+        return auth, self.jobs(services, *tidy)
 
-def _rules(shared: SharedServices) -> ClientRules:
-    settings = shared.settings
-    return ClientRules(
-        scopes=shared.policy.bound,
-        private_schemes=frozenset(settings.private_schemes),
-        plain_hosts=frozenset(settings.plain_hosts),
-        at_sign_in=settings.asked_words.scopes_at_sign_in,
-    )
+    def _sign_in(self, services: Services, exchange_limiter: ExchangeLimiter) -> NextcloudSignIn:
+        return NextcloudSignIn(
+            services.database,
+            self.redirect_provider(services.nextcloud),
+            outbox=services.outbox,
+            exchange_limiter=exchange_limiter,
+            issuer=self.settings.server_url,
+            nextcloud_url=services.policy.nextcloud_url,
+            groups=self._groups,
+            clock=self.overrides.clock,
+        )
 
+    def _tokens(self, services: Services) -> Tokens:
+        settings, database = self.settings, services.database
+        check = UpstreamCheck(database, services.nextcloud, services.broker, groups=self._groups)
+        return Tokens(
+            database,
+            issuer=settings.server_url,
+            resource=settings.resource_url,
+            keys=open_key_ring(settings),
+            clock=self.overrides.clock,
+            grace=timedelta(seconds=settings.refresh_grace_seconds),
+            lifetime=timedelta(days=settings.refresh_lifetime_days),
+            still_allowed=check.still_allowed,
+        )
 
-def _requests(shared: SharedServices, clients: Clients, documents: ClientDocuments | None) -> Requests:
-    settings = shared.settings
-    return Requests(
-        clients,
-        documents,
-        issuer=settings.server_url,
-        resource=settings.resource_url,
-        bound=shared.policy.bound,
-        at_sign_in=settings.asked_words.scopes_at_sign_in,
-    )
+    def _authorization(
+        self, services: Services, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
+    ) -> Authorization:
+        return Authorization(
+            services.database,
+            requests,
+            sign_in,
+            tokens,
+            outbox=services.outbox,
+            keys=open_key_ring(self.settings),
+            issuer=self.settings.server_url,
+            nextcloud_url=services.policy.nextcloud_url,
+            clock=self.overrides.clock,
+            on_changed=services.forget,
+        )
+
+    def _rules(self, services: Services) -> ClientRules:
+        return ClientRules(
+            scopes=services.bound,
+            private_schemes=frozenset(self.settings.private_schemes),
+            plain_hosts=frozenset(self.settings.plain_hosts),
+            at_sign_in=self.scopes_at_sign_in,
+        )
+
+    def _requests(self, services: Services, clients: Clients, documents: ClientDocuments | None) -> Requests:
+        return Requests(
+            clients,
+            documents,
+            issuer=self.settings.server_url,
+            resource=self.settings.resource_url,
+            bound=services.bound,
+            at_sign_in=self.scopes_at_sign_in,
+        )
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[None]:
+        """Keep the HTTP client for metadata documents open."""
+        async with self._documents:
+            yield

@@ -46,7 +46,7 @@ async def test_what_a_client_did_lately_is_shown_without_what_it_was_about(peopl
     assert "secret" not in repr(shown)
 
 
-async def test_someone_who_connected_nothing_sees_nothing(people: Stage) -> None:
+async def test_a_user_without_a_connection_sees_nothing(people: Stage) -> None:
     await people.connect("bob")
     alice = await people.browser("alice")
 

@@ -24,12 +24,12 @@ from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from tests.auth_fixtures import READ, WRITE, Process, Stage, together
 
 
-async def test_someone_unknown_is_asked(stage: Stage, process: Process) -> None:
+async def test_an_unknown_user_is_asked(stage: Stage, process: Process) -> None:
     with pytest.raises(ElicitationRequired):
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_someone_connected_is_let_in_with_what_they_permitted(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_is_let_in_with_their_scopes(stage: Stage, process: Process) -> None:
     await stage.connect(process)
 
     opened = await process.accounts.open(stage.caller, READ)
@@ -213,7 +213,7 @@ async def test_a_late_refusal_of_an_old_credential_leaves_the_new_one_alone(
     assert (await process.accounts.open(stage.caller, READ)).account.uid == "alice"
 
 
-async def test_the_connection_of_someone_unknown_is_none(stage: Stage, process: Process) -> None:
+async def test_an_unknown_user_has_no_connection(stage: Stage, process: Process) -> None:
     assert await process.accounts.connection(stage.caller) == Connection(
         connected=False,
         account_name="",

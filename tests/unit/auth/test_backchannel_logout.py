@@ -194,7 +194,7 @@ async def running(logouts: BackChannelLogout) -> AsyncGenerator[None]:
         group.cancel_scope.cancel()
 
 
-async def test_a_process_that_nobody_calls_hears_of_a_logout_too_and_outlives_a_failing_database(
+async def test_an_idle_process_hears_of_a_logout_too_and_outlives_a_failing_database(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nextcloud_mcp_server.auth.backchannel_logout.LOOK_SECONDS", 0.01)

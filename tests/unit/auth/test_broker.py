@@ -77,7 +77,7 @@ async def test_tasks_that_come_together_are_served_by_one_refresh(office: Office
     assert len(found) == 50
 
 
-async def test_a_refresh_ahead_of_time_keeps_nobody_waiting(office: Office, replica: Replica) -> None:
+async def test_an_early_refresh_keeps_no_call_waiting(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
     other = await office.replica()
     office.stage.clock.forward(SOON)
@@ -231,7 +231,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for(office: Office) ->
     assert not (await replica.grant()).credential.needs_reauth
 
 
-async def test_after_a_429_nobody_is_refreshed_for_half_an_hour(office: Office, replica: Replica) -> None:
+async def test_after_a_429_no_token_is_refreshed_for_half_an_hour(office: Office, replica: Replica) -> None:
     alice = await office.connect(replica, "alice")
     bob = await office.connect(replica, "bob")
     office.stage.clock.forward(HOUR)
@@ -270,7 +270,7 @@ async def test_a_pause_that_a_clock_far_ahead_began_is_over_when_the_clock_is_ri
 
 
 @pytest.mark.parametrize("wait", ["999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
-async def test_nobody_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
+async def test_no_call_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
     office: Office, replica: Replica, wait: str
 ) -> None:
     grant = await office.connect(replica)

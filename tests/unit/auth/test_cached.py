@@ -116,7 +116,7 @@ async def test_an_old_value_serves_for_a_day_while_the_source_is_down(
         await cached.get()
 
 
-async def test_nobody_waits_for_a_question_while_the_old_value_will_do(
+async def test_no_caller_waits_for_a_request_while_the_old_value_is_valid(
     cached: Cached[int], source: Source, time: Time
 ) -> None:
     await cached.get()
@@ -134,7 +134,7 @@ async def test_nobody_waits_for_a_question_while_the_old_value_will_do(
     assert await cached.get() == 2
 
 
-async def test_who_goes_away_while_asking_leaves_the_answer_to_the_others(
+async def test_a_caller_that_is_cancelled_leaves_the_answer_to_the_others(
     cached: Cached[int], source: Source
 ) -> None:
     source.gate = anyio.Event()

@@ -12,7 +12,7 @@ from tests.auth_fixtures import READ, WRITE
 from tests.consent_fixtures import GRANT_CALLBACK, Stage, open_consent_service
 
 
-async def test_allowing_starts_a_flow_for_the_account_of_who_signed_in(following: Stage) -> None:
+async def test_allowing_starts_a_flow_for_the_account_of_the_signed_in_user(following: Stage) -> None:
     consent_request, alice = await following.begin("alice")
 
     flow = await following.flow(consent_request)

@@ -90,7 +90,7 @@ async def test_an_access_token_may_be_called_one(kind: dict[str, Any]) -> None:
         answering(302, headers={"Location": "https://elsewhere.test/introspect"}),
     ],
 )
-async def test_an_issuer_that_cannot_be_asked_lets_nobody_in(handler: Handler) -> None:
+async def test_an_unreachable_issuer_lets_no_user_in(handler: Handler) -> None:
     provider = IdentityProvider(instead={"/introspect": handler})
 
     with pytest.raises(IssuerUnavailable):

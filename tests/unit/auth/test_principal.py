@@ -31,7 +31,7 @@ def test_every_client_on_the_computer_shares_one_permission() -> None:
         (None, False, False),
     ],
 )
-def test_an_address_names_somebody_only_where_the_issuer_vouches_for_it(
+def test_an_address_identifies_a_user_only_where_the_issuer_verified_it(
     said: object, unsaid: object, unverified: object
 ) -> None:
     assert is_unverified({"email_verified": said}, "email", unsaid=bool(unsaid)) is unverified

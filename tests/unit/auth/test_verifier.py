@@ -101,7 +101,7 @@ async def test_the_client_is_named_by_either_claim(changes: dict[str, object], c
         {"client_id": 7, "azp": "b"},
     ],
 )
-async def test_nobody_and_no_client_are_not_let_in(changes: dict[str, object]) -> None:
+async def test_a_token_without_user_or_client_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(TokenRefused, match="whose it is"):
         await verifier().verify(signed(claims(**changes)))
 
@@ -119,7 +119,7 @@ async def test_a_person_can_be_known_by_another_claim() -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"email_verified": False}, {"email_verified": "false"}])
-async def test_an_address_that_nobody_verified_is_nobodys_identity(said: dict[str, object]) -> None:
+async def test_an_unverified_address_identifies_no_user(said: dict[str, object]) -> None:
     """Where users type their address themselves, Mallory would be Alice by typing hers."""
     checking = verifier(identity_claim="email")
 
@@ -230,7 +230,7 @@ async def test_what_the_issuer_says_of_an_opaque_token_is_checked(changes: dict[
 
 
 @pytest.mark.parametrize("token", ["opaque", "a.b.c", "a.b.c.d.e", ""])
-async def test_opaque_tokens_are_refused_where_nobody_can_be_asked(token: str) -> None:
+async def test_opaque_tokens_are_refused_without_introspection(token: str) -> None:
     with pytest.raises(TokenRefused):
         await verifier().verify(token)
 
@@ -251,7 +251,7 @@ async def test_a_signed_token_that_is_refused_is_not_asked_about() -> None:
     assert provider.count("/introspect") == 0
 
 
-async def test_nobody_is_let_in_while_the_keys_are_unknown() -> None:
+async def test_no_token_is_accepted_while_the_keys_are_unknown() -> None:
     provider = IdentityProvider(instead={"/jwks": silent})
 
     with pytest.raises(IssuerUnavailable):

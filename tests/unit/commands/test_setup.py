@@ -207,7 +207,7 @@ def test_a_wrong_password_makes_nothing_and_says_that_it_was_counted(sandbox: Sa
     assert sandbox.state.oauth_clients == []
 
 
-def test_somebody_who_is_no_administrator_is_told_so(sandbox: Sandbox) -> None:
+def test_a_user_that_is_no_administrator_is_told_so(sandbox: Sandbox) -> None:
     with pytest.raises(Forbidden, match="it is no administrator's"):
         set_up(sandbox, uid="alice")
 
@@ -415,7 +415,7 @@ def test_an_answer_that_changed_nothing_is_not_taken_for_done(sandbox: Sandbox, 
     assert "It could not be put on the allow list." in capsys.readouterr().err
 
 
-def test_who_is_no_administrator_is_told_the_two_commands_for_one(sandbox: Sandbox) -> None:
+def test_a_user_that_is_no_administrator_gets_the_two_commands_for_one(sandbox: Sandbox) -> None:
     with pytest.raises(Forbidden) as caught:
         set_up_there(sandbox, answer=True, uid="alice")
 
@@ -431,7 +431,7 @@ def test_the_command_for_one_address_replaces_no_entry_of_another() -> None:
     assert allow_by_hand("192.0.2.7") == commands[0]
 
 
-def test_nobody_is_asked_about_the_allow_list_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_allow_list_is_not_offered_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
 
     assert not ask_to_allow("192.0.2.7")

@@ -115,7 +115,7 @@ def test_without_a_yes_nothing_changes(answer: str, zed: Path, monkeypatch: Patc
     assert list(zed.parent.iterdir()) == [zed]
 
 
-def test_where_nobody_can_be_asked_only_yes_writes(zed: Path, monkeypatch: Patch, capsys: Capture) -> None:
+def test_without_a_terminal_only_yes_writes(zed: Path, monkeypatch: Patch, capsys: Capture) -> None:
     code, _, err = run(monkeypatch, capsys, "zed", "--write")
     before = zed.read_text()
     agreed, _, _ = run(monkeypatch, capsys, "zed", "--write", "--yes")

@@ -5,6 +5,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import Forbidden, NotNextcloud, TooOld, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE
@@ -183,7 +184,9 @@ async def test_an_account_has_a_client_for_each_app_and_login_is_on_the_public_a
     started = await server.login.start()
 
     assert account.uid == "alice"
-    assert all((account.notes, account.files, account.trash, account.user, account.capabilities))
+    assert all(
+        (account.client(NotesClient), account.files, account.trash, account.user, account.capabilities)
+    )
     assert started.login_url.get_secret_value() == "https://cloud.example.org/login/v2/flow/x"
 
 

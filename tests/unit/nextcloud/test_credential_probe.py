@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCredential, NextcloudCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -17,7 +18,7 @@ from tests.dav_fakes import entry, multistatus
 USER = "/ocs/v2.php/cloud/user"
 DAV = "/remote.php/dav/"
 ROUTES: dict[str, tuple[str, str, Callable[[Account], Awaitable[object]]]] = {
-    "an app": ("/index.php/apps/notes/", USER, lambda nc: nc.notes.get("1")),
+    "an app": ("/index.php/apps/notes/", USER, lambda nc: nc.client(NotesClient).get("1")),
     "files": ("/remote.php/dav/files/", USER, lambda nc: nc.files.info("a.txt")),
     "a change": ("/remote.php/dav/files/", USER, lambda nc: nc.files.write("a.txt", b"x")),
     "the user": ("/ocs/v2.php/cloud/user", DAV, lambda nc: nc.user.get()),
@@ -157,7 +158,7 @@ async def test_a_refusal_that_cannot_be_confirmed_ends_nothing(probe: httpx2.Res
     account = upstream.account()
 
     with pytest.raises(errors.Unavailable, match="Nothing has ended"):
-        await account.notes.get("1")
+        await account.client(NotesClient).get("1")
     upstream.probe, upstream.refusing = None, ()
 
     assert (await account.user.get()).uid == "alice"
@@ -203,7 +204,7 @@ async def test_a_person_whose_first_request_fails_otherwise_can_go_on() -> None:
     await account.files.info("a.txt")
     for _ in range(3):
         with pytest.raises(errors.NotFound):
-            await account.notes.get("1")
+            await account.client(NotesClient).get("1")
     upstream.probe = None
 
     assert (await account.user.get()).uid == "alice"

@@ -10,6 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.contacts.client import ContactsClient
+from nextcloud_mcp_server.apps.tags_and_comments.comments import CommentsClient
+from nextcloud_mcp_server.apps.tasks.client import TasksClient
+from nextcloud_mcp_server.apps.upload.client import UploadClient
+from nextcloud_mcp_server.apps.versions.client import HistoryClient
 from nextcloud_mcp_server.nextcloud import dav, remarks
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.file_query import Query
@@ -24,15 +29,19 @@ LISTS: dict[str, tuple[str, str, Callable[[Account], Awaitable[object]]]] = {
     "one file": ("files/alice/", "", lambda nc: nc.files.info("x")),
     "search in files": ("files/alice/", "", lambda nc: nc.files.search(Query(name="x"), limit=5)),
     "trash": ("trashbin/alice/trash/", "", lambda nc: nc.trash.list_items(limit=5)),
-    "versions": ("versions/alice/versions/7/", "", lambda nc: nc.history.list_versions("7", limit=5)),
-    "calendars": ("calendars/alice/", "<d:resourcetype/>", lambda nc: nc.tasks.tasks()),
-    "address books": ("addressbooks/users/alice/", "", lambda nc: nc.contacts.list_books()),
-    "comments": ("comments/files/7/", "", lambda nc: nc.comments.list_comments("7", limit=5)),
+    "versions": (
+        "versions/alice/versions/7/",
+        "",
+        lambda nc: nc.client(HistoryClient).list_versions("7", limit=5),
+    ),
+    "calendars": ("calendars/alice/", "<d:resourcetype/>", lambda nc: nc.client(TasksClient).tasks()),
+    "address books": ("addressbooks/users/alice/", "", lambda nc: nc.client(ContactsClient).list_books()),
+    "comments": ("comments/files/7/", "", lambda nc: nc.client(CommentsClient).list_comments("7", limit=5)),
     "tags": ("systemtags/", "", lambda nc: nc.labels.all_tags()),
     "uploads": (
         "uploads/alice/mcp-00000000000000000000000000000000/",
         "",
-        lambda nc: nc.upload.requests.parts(f"mcp-{'0' * 32}"),
+        lambda nc: nc.client(UploadClient).requests.parts(f"mcp-{'0' * 32}"),
     ),
     "changes": ("calendars/alice/", "", lambda nc: nc.watch.states("calendars")),
 }
@@ -207,7 +216,7 @@ async def test_an_error_behind_a_multistatus_has_the_sentence_of_who_asked() -> 
     with pytest.raises(errors.NotFound, match="nc_files_list_trash"):
         await account_over(network(streamed(gone))).trash.restore("a.txt.d1")
     with pytest.raises(errors.NotFound, match="contact"):
-        await account_over(network(streamed(gone))).contacts.get("contacts", "x.vcf")
+        await account_over(network(streamed(gone))).client(ContactsClient).get("contacts", "x.vcf")
     with pytest.raises(errors.NotFound, match="nc_files_list_folder"):
         await account_over(network(streamed(gone))).files.info("nope.txt")
 

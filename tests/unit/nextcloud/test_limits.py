@@ -6,6 +6,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.apps.deck.client import DeckClient
+from nextcloud_mcp_server.apps.news.client import NewsClient
+from nextcloud_mcp_server.apps.tables.client import TablesClient
+from nextcloud_mcp_server.apps.talk.client import TalkClient
 from tests.dav_fakes import account_over
 
 MOMENT = "2026-11-28T12:00:00+00:00"
@@ -27,7 +31,9 @@ def answering(body: object) -> Any:  # noqa: ANN401 - a handler
 
 
 async def test_talk_messages_are_cut_and_go_on_behind_the_last() -> None:
-    talk = account_over(answering({"ocs": {"data": [message(n) for n in range(9, 0, -1)]}})).talk
+    talk = account_over(answering({"ocs": {"data": [message(n) for n in range(9, 0, -1)]}})).client(
+        TalkClient
+    )
 
     first = await talk.history("abcd1234", limit=4)
     second = await talk.history("abcd1234", limit=4, before=first.before)
@@ -40,7 +46,7 @@ async def test_talk_messages_are_cut_and_go_on_behind_the_last() -> None:
 
 
 async def test_news_articles_are_cut_and_go_on_behind_the_last() -> None:
-    news = account_over(answering({"items": [article(n) for n in range(9, 0, -1)]})).news
+    news = account_over(answering({"items": [article(n) for n in range(9, 0, -1)]})).client(NewsClient)
 
     first = await news.articles(limit=4)
     second = await news.articles(limit=4, before=int(first[-1].id))
@@ -51,7 +57,11 @@ async def test_news_articles_are_cut_and_go_on_behind_the_last() -> None:
 async def test_comments_on_a_card_are_cut() -> None:
     comments = [{"id": n, "message": "m", "creationDateTime": MOMENT} for n in range(9)]
 
-    found = await account_over(answering({"ocs": {"data": comments}})).deck.comments("1", limit=4, offset=0)
+    found = (
+        await account_over(answering({"ocs": {"data": comments}}))
+        .client(DeckClient)
+        .comments("1", limit=4, offset=0)
+    )
 
     assert [int(one.id) for one in found] == [0, 1, 2, 3]
 
@@ -60,6 +70,8 @@ async def test_comments_on_a_card_are_cut() -> None:
 async def test_rows_of_a_table_are_cut_where_the_page_was_asked_for(offset: int, ids: list[int]) -> None:
     rows: list[dict[str, object]] = [{"id": n, "tableId": 1, "data": []} for n in range(9)]
 
-    found = await account_over(answering(rows)).tables.rows("1", limit=4, offset=offset, total=9)
+    found = (
+        await account_over(answering(rows)).client(TablesClient).rows("1", limit=4, offset=offset, total=9)
+    )
 
     assert [int(one.id) for one in found] == ids

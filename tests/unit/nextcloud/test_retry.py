@@ -5,8 +5,11 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.contacts.client import ContactsClient
+from nextcloud_mcp_server.apps.notes.client import NotesClient
+from nextcloud_mcp_server.apps.upload.client import UploadClient
+from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud.retry import Cause, Kind, Passing, PassingError, Retrier, kind_of
-from nextcloud_mcp_server.nextcloud.vcard import VCard
 from tests.dav_fakes import account_over, entry, http_over, multistatus, network
 
 LOCKED = httpx2.Response(423)
@@ -145,7 +148,7 @@ async def test_a_note_whose_change_was_done_the_first_time_is_answered_as_it_is_
     }
     net = network(GATEWAY, httpx2.Response(412, json=note), httpx2.Response(200, json=note))
 
-    changed = await account_over(net).notes.update("1", if_match="e1", content="new")
+    changed = await account_over(net).client(NotesClient).update("1", if_match="e1", content="new")
 
     assert changed.etag == "e2"
 
@@ -155,7 +158,7 @@ async def test_an_answer_that_does_not_show_the_change_leaves_it_in_doubt(body: 
     net = network(GATEWAY, CHANGED, httpx2.Response(200, content=body))
 
     with pytest.raises(errors.TimedOut, match="perhaps by the first"):
-        await account_over(net).notes.update("1", if_match="e1", content="new")
+        await account_over(net).client(NotesClient).update("1", if_match="e1", content="new")
 
 
 async def test_what_was_deleted_the_first_time_counts_as_deleted() -> None:
@@ -190,7 +193,7 @@ CARD = VCard.read("BEGIN:VCARD\r\nVERSION:3.0\r\nUID:u\r\nFN:A\r\nEND:VCARD\r\n"
 async def test_calendars_and_contacts_get_through_too(refusal: Answer) -> None:
     net = network(refusal, DONE)
 
-    card = await account_over(net).contacts.create("contacts", CARD)
+    card = await account_over(net).client(ContactsClient).create("contacts", CARD)
 
     assert card.etag == "e2"
 
@@ -201,7 +204,7 @@ async def test_calendars_and_contacts_get_through_too(refusal: Answer) -> None:
 async def test_a_chunk_replaces_itself_so_it_is_sent_again_whatever_passes(refusal: Answer) -> None:
     net = network(refusal, refusal, refusal, DONE)
 
-    await account_over(net).upload.requests.put(f"mcp-{'0' * 32}", 3, b"x")
+    await account_over(net).client(UploadClient).requests.put(f"mcp-{'0' * 32}", 3, b"x")
 
     assert net.methods == ["PUT"] * 4
 
@@ -242,7 +245,7 @@ async def test_four_notes_that_are_appended_to_at_once_keep_all_four_texts() -> 
     account = account_over(answer)
 
     async def append(text: str) -> None:
-        await account.notes.change("1", lambda before: before + text, if_match=None)
+        await account.client(NotesClient).change("1", lambda before: before + text, if_match=None)
 
     async with anyio.create_task_group() as group:
         for text in "abcd":

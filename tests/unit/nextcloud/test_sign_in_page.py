@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nextcloud_mcp_server.apps.files.resources import Files
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import NotNextcloud, ServerFault, Unreachable
-from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
@@ -115,13 +116,15 @@ async def test_a_sign_in_page_is_no_preview() -> None:
 
 async def test_a_sign_in_page_is_no_attachment_of_a_note() -> None:
     with pytest.raises(NotNextcloud, match=r"b\.png"):
-        await account_over(network(page())).notes.attachment("7", "b.png")
+        await account_over(network(page())).client(NotesClient).attachment("7", "b.png")
 
 
 async def test_the_attachment_that_was_recorded_is_one() -> None:
     answer = recorded("notes/attachment_get")
 
-    assert (await account_over(network(answer)).notes.attachment("318", "b.png")).media_type == "image/png"
+    assert (
+        await account_over(network(answer)).client(NotesClient).attachment("318", "b.png")
+    ).media_type == "image/png"
 
 
 async def test_a_sign_in_page_is_no_resource() -> None:

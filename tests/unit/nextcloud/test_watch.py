@@ -4,13 +4,14 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.watch import Place
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.note_store import Changes, NoteStore
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from tests.dav_fakes import account_in, call
 
 
@@ -126,7 +127,10 @@ async def test_where_a_whole_collection_is_gone_so_are_its_members() -> None:
 
 async def test_the_list_of_notes_comes_again_only_when_it_is_another() -> None:
     sandbox = Sandbox.demo()
-    notes, store = account_in(sandbox).notes, NoteStore(sandbox.state.users["alice"], sandbox.state.clock)
+    notes, store = (
+        account_in(sandbox).client(NotesClient),
+        NoteStore(sandbox.state.users["alice"], sandbox.state.clock),
+    )
     first = await notes.changed(None)
     assert first is not None
 

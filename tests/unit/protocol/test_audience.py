@@ -111,7 +111,7 @@ async def test_a_session_joins_once_and_a_request_without_one_never() -> None:
     assert len(channel.sent) == 1
 
 
-async def test_of_too_many_sessions_of_a_person_the_oldest_is_forgotten_and_nobody_elses() -> None:
+async def test_of_too_many_sessions_of_a_user_the_oldest_is_forgotten_and_none_of_another() -> None:
     audience, first, his = Audience(owner), Channel(), Channel()
     oldest = of("alice", first, session="first")
     audience.join(oldest, ToolsListChanged)

@@ -123,7 +123,7 @@ async def test_many_waiters_cost_one_look_a_second(group: TaskGroup) -> None:
     assert len(elsewhere.asked) <= 2
 
 
-async def test_nobody_asks_while_nobody_waits(group: TaskGroup) -> None:
+async def test_the_database_is_not_read_while_no_call_waits(group: TaskGroup) -> None:
     elsewhere = Elsewhere()
     pending = Pending(elsewhere)
     pending.watch("one", seconds=-1)
@@ -206,7 +206,7 @@ async def test_an_announcement_is_followed_by_a_look_at_once(group: TaskGroup) -
     assert waiter.woken.is_set()
 
 
-async def test_an_announcement_of_another_consent_request_wakes_nobody(group: TaskGroup) -> None:
+async def test_a_notification_of_another_consent_request_wakes_no_call(group: TaskGroup) -> None:
     waiter = Waiter(group)
     with anyio.fail_after(60):
         await waiter.looked()
@@ -217,7 +217,7 @@ async def test_an_announcement_of_another_consent_request_wakes_nobody(group: Ta
     assert not waiter.woken.is_set()
 
 
-async def test_what_ended_while_nobody_listened_is_looked_up_when_listening_works_again(
+async def test_a_request_that_ended_unheard_is_looked_up_when_listening_works_again(
     group: TaskGroup,
 ) -> None:
     waiter = Waiter(group)

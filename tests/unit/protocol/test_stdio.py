@@ -22,7 +22,7 @@ async def test_stdout_is_for_messages_alone_and_what_else_is_printed_goes_to_std
     assert err == "stray\n"
 
 
-async def test_stdout_belongs_to_everybody_again_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_stdout_is_released_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError), stdio.messages():
         raise ZeroDivisionError
     os.write(1, b"after\n")

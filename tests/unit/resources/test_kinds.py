@@ -5,13 +5,13 @@ from typing import Any, cast
 
 import pytest
 
+from nextcloud_mcp_server.apps.calendar.resources import Events
+from nextcloud_mcp_server.apps.contacts.resources import Contacts
+from nextcloud_mcp_server.apps.files.resources import Files
 from nextcloud_mcp_server.documents.kinds import Kind as DocumentKind
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.resources.calendar import Events
-from nextcloud_mcp_server.resources.contacts import Contacts
-from nextcloud_mcp_server.resources.files import Files
 from nextcloud_mcp_server.resources.kind import MAX_BYTES, Kind, Reader, Typed
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.state import system_clock
@@ -95,7 +95,7 @@ async def test_contacts_are_listed_book_by_book_in_pages(sandbox: Sandbox, accou
 
 
 @pytest.mark.parametrize("kind", [Events(), Contacts()])
-async def test_somebody_without_any_has_an_empty_list(kind: Kind) -> None:
+async def test_a_user_without_any_has_an_empty_list(kind: Kind) -> None:
     assert await listed(kind, account_over(network(multistatus([])))) == [{}]
 
 

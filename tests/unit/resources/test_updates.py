@@ -88,7 +88,7 @@ async def test_all_clients_of_a_person_cost_one_look_that_asks_for_etags_alone(
     assert changed == [notes, home, f"{home}/Readme.md", home]
 
 
-async def test_nothing_is_asked_before_somebody_subscribes_nor_after_the_last_has_left(stage: Stage) -> None:
+async def test_nextcloud_is_asked_only_while_a_client_is_subscribed(stage: Stage) -> None:
     note, one, other = stage.note("One"), stage.client(), stage.client()
     before = await stage.look()
     await one.subscribed(note)
@@ -213,7 +213,7 @@ async def test_for_a_stream_that_named_nothing_no_database_is_opened_before_a_ca
     assert "GET /index.php/apps/notes/api/v1/notes" in stage.network.seen
 
 
-async def test_who_subscribes_while_the_server_starts_is_looked_after_too(group: TaskGroup) -> None:
+async def test_a_client_that_subscribes_while_the_server_starts_is_notified_too(group: TaskGroup) -> None:
     async with open_stage(running=False) as stage:
         await stage.client().subscribed(README)
         before = list(stage.network.seen)

@@ -58,7 +58,7 @@ async def test_properties_are_found_at_every_depth(sandbox: Sandbox) -> None:
     assert missing.status_code == 404
 
 
-async def test_what_nobody_may_write_stays(sandbox: Sandbox) -> None:
+async def test_a_read_only_calendar_stays(sandbox: Sandbox) -> None:
     bobs = f"{HOME}/office_shared_by_bob"
 
     assert (await send(sandbox, "PUT", f"{HOME}/contact_birthdays/a.ics", EVENT)).status_code == 403

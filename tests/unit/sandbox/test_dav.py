@@ -167,7 +167,7 @@ async def test_a_request_that_is_not_for_files_has_no_such_area(alice: httpx2.As
         ("DELETE", "bob/", 403, "Forbidden"),
     ],
 )
-async def test_someone_elses_home_can_be_neither_read_nor_written(
+async def test_the_home_of_another_user_can_be_neither_read_nor_written(
     alice: httpx2.AsyncClient, method: str, path: str, status: int, message: str
 ) -> None:
     response = await alice.request(method, f"/remote.php/dav/files/{path}")

@@ -186,7 +186,7 @@ async def test_the_login_name_need_not_be_the_uid(sandbox: Sandbox, anybody: htt
     assert response.json()["ocs"]["data"]["id"] == "3f2c"
 
 
-async def test_the_app_password_of_somebody_who_left_opens_nothing(
+async def test_the_app_password_of_a_deleted_user_opens_nothing(
     sandbox: Sandbox, anybody: httpx2.AsyncClient
 ) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["bob"]).secret

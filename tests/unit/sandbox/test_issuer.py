@@ -470,7 +470,7 @@ async def test_faults_in_the_tokens(
     assert ["refresh_token" in one for one in tokens] == [False, True, True]
 
 
-async def test_a_token_can_be_signed_with_a_key_nobody_knows(
+async def test_a_token_can_be_signed_with_an_unpublished_key(
     issuer: Issuer, machine: httpx2.AsyncClient
 ) -> None:
     issuer.faults.switch_on("unpublished_key")

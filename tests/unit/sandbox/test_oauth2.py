@@ -137,7 +137,7 @@ async def test_the_grant_page_of_an_older_tab_is_403(
     assert reloaded.status_code == 403
 
 
-async def test_whoever_does_not_ask_for_html_gets_no_login_page(
+async def test_a_request_that_does_not_accept_html_gets_no_login_page(
     browser: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
     browser.headers["Accept"] = "application/json"

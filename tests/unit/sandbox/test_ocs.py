@@ -218,7 +218,7 @@ async def test_a_rotated_app_password_replaces_the_old_one(
     assert sandbox.state.app_passwords[made].name == "phone"
 
 
-async def test_status_php_answers_anybody(anybody: httpx2.AsyncClient) -> None:
+async def test_status_php_answers_without_a_sign_in(anybody: httpx2.AsyncClient) -> None:
     response = await anybody.get("/status.php")
 
     assert response.headers["Content-Type"] == "application/json"

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.talk.store import TalkStore
 from nextcloud_mcp_server.sandbox.profile import NAMES, PROFILES, ProfileName
 
 Connect = Callable[..., httpx2.AsyncClient]
@@ -140,11 +141,11 @@ async def test_boards_asked_for_since_a_moment_to_come_are_no_failure_any_more(c
 
 
 @pytest.mark.parametrize(("version", "everything"), [("32", 254), ("33", 254), ("34", 510), ("35", 510)])
-async def test_whoever_may_do_everything_in_a_conversation_may_react_from_talk_24_on(
+async def test_a_user_with_all_permissions_in_a_conversation_may_react_from_talk_24_on(
     version: ProfileName, everything: int, connect: Connect
 ) -> None:
     sandbox = sandbox_of(version)
-    sandbox.state.talk.add_room("abc123", 2, "Team", ["alice"])
+    sandbox.state.store(TalkStore).add_room("abc123", 2, "Team", ["alice"])
 
     async with connect(sandbox, auth=("alice", "alice")) as client:
         rooms = await client.get(_ROOMS, headers=_OCS)
@@ -157,9 +158,9 @@ async def test_without_the_permission_a_reaction_is_refused_and_a_message_is_not
     version: ProfileName, status: int, connect: Connect
 ) -> None:
     sandbox = sandbox_of(version)
-    room = sandbox.state.talk.add_room("abc123", 2, "Team", ["alice"])
+    room = sandbox.state.store(TalkStore).add_room("abc123", 2, "Team", ["alice"])
     room.permissions = 254
-    message = sandbox.state.talk.say(room, "alice", "Hello", 1_795_874_660)
+    message = sandbox.state.store(TalkStore).say(room, "alice", "Hello", 1_795_874_660)
 
     async with connect(sandbox, auth=("alice", "alice")) as client:
         base = "/ocs/v2.php/apps/spreed/api/v1"

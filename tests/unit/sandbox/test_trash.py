@@ -72,7 +72,7 @@ async def test_every_name_in_the_restore_folder_counts_as_taken(
     assert sandbox.state.users["alice"].files.find_trash(entry) is not None
 
 
-async def test_someone_elses_trash_is_forbidden(alice: httpx2.AsyncClient) -> None:
+async def test_the_trash_of_another_user_is_forbidden(alice: httpx2.AsyncClient) -> None:
     response = await alice.request("PROPFIND", "/remote.php/dav/trashbin/bob/trash")
 
     assert response.status_code == 403

@@ -23,6 +23,33 @@ def test_a_toolset_brings_its_tools() -> None:
     assert names("notes", "files") == names("notes") | names("files")
 
 
+def test_the_old_name_of_an_excluded_tool_leaves_out_the_tool_that_does_it_now() -> None:
+    left_out = names("deck", "news", exclude=("nc_deck_list_boards", "nc_news_list_feeds"))
+
+    assert names("deck", "news") - left_out == {"nc_deck_get_board", "nc_news_read_articles"}
+
+
+def test_an_old_name_is_not_listed_and_needs_what_its_tool_needs() -> None:
+    specs = mcp_server.select(("deck", "tables", "forms", "news"), exclude=(), read_only=False)
+
+    facts = mcp_server.facts(specs)
+    old = {name for name, one in facts.items() if not one.listed}
+
+    assert old == {
+        "nc_deck_list_boards",
+        "nc_tables_list_tables",
+        "nc_forms_list_forms",
+        "nc_news_list_feeds",
+    }
+    assert not old & {spec.name for spec in specs}
+    assert [mcp_server.needs(specs)(name) for name in sorted(old)] == [
+        {"deck:read"},
+        {"forms:read"},
+        {"news:read"},
+        {"tables:read"},
+    ]
+
+
 def test_an_excluded_tool_is_left_out() -> None:
     assert names("notes") - names("notes", exclude=("nc_notes_get_note",)) == {"nc_notes_get_note"}
 

@@ -1,144 +1,30 @@
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import (
     ConfigurationError,
-    ConsentDeclined,
-    ElicitationRequired,
-    MissingScope,
     NextcloudMcpError,
     StorageError,
 )
-from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.services import (
     LazyServices,
-    Overrides,
     Services,
-    connect_account,
     now,
     open_database,
     open_key_ring,
-    open_services,
 )
 from nextcloud_mcp_server.settings import environment
-from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import new_key
-from tests.auth_fixtures import NEXTCLOUD, READ, Process, Stage, page_url, together
-
-
-def configured(stage: Stage, **overrides: object) -> Settings:
-    return environment.load(**({"nextcloud_host": NEXTCLOUD, "data_dir": stage.folder} | overrides))
-
-
-@asynccontextmanager
-async def opened(
-    stage: Stage, *, page: Callable[[str], str] | None = None, **overrides: object
-) -> AsyncGenerator[tuple[Services, Pending]]:
-    """Open a core over the sandbox, with its background work."""
-
-    async def finished(elicitation_ids: Sequence[str]) -> list[str]:
-        assert services.provisioning is not None
-        return await services.provisioning.finished(elicitation_ids)
-
-    pending = Pending(finished)
-    replaced = Overrides(transport=stage.network, clock=stage.clock)
-    async with (
-        open_services(
-            configured(stage, **overrides), page_url=page, pending=pending, overrides=replaced
-        ) as services,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(services.run)
-        group.start_soon(pending.run)
-        yield services, pending
-        group.cancel_scope.cancel()
-
-
-def nothing(_: str) -> None:
-    """Show no progress."""
-
-
-def confirming(stage: Stage, name: str = "alice") -> Callable[[str], None]:
-    """Let a user confirm at Nextcloud as soon as the link is shown."""
-
-    def show(_: str) -> None:
-        stage.confirm(name)
-
-    return show
-
-
-def never(_: str) -> None:
-    raise NotImplementedError
-
-
-async def test_a_core_asks_through_our_page_where_there_is_one(stage: Stage) -> None:
-    async with opened(stage, page=page_url) as (services, _):
-        with pytest.raises(ElicitationRequired) as caught:
-            await services.accounts.open(stage.caller, READ)
-
-    assert caught.value.url == page_url(caught.value.elicitation_id)
-
-
-async def test_people_see_the_public_address_of_nextcloud(stage: Stage) -> None:
-    async with opened(stage, page=page_url, nextcloud_public_url="https://cloud.example.org") as (
-        services,
-        _,
-    ):
-        with pytest.raises(ElicitationRequired) as caught:
-            await services.accounts.open(stage.caller, READ)
-        assert services.provisioning is not None
-        assert services.provisioning.implicit_user is not None
-        consent_request = await services.provisioning.see(
-            caught.value.elicitation_id, services.provisioning.implicit_user
-        )
-
-    assert consent_request.nextcloud_host == "cloud.example.org"
-
-
-async def test_settings_bound_what_a_core_permits(stage: Stage) -> None:
-    async with opened(stage, toolsets=("notes",), read_only=True) as (services, _):
-        assert services.bound == READ
-        with pytest.raises(MissingScope):
-            await services.accounts.open(stage.caller, frozenset({"notes:write"}))
-
-
-async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
-    given: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
-    async with opened(stage, **given) as (services, pending):
-        name = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
-        provisioning = services.provisioning
-
-    assert provisioning is None
-    assert name == stage.sandbox.state.users["alice"].display_name
-    assert "acting as alice" in caplog.text
-    assert made.secret not in caplog.text
-
-
-async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stage: Stage) -> None:
-    bundle = stage.folder / "ca.pem"
-    bundle.write_text("nonsense")
-    config = configured(stage, nextcloud_ca_bundle=bundle)
-
-    with pytest.raises(ConfigurationError, match="NEXTCLOUD_CA_BUNDLE"):
-        async with open_services(config, page_url=None, pending=Pending(gone), overrides=Overrides()):
-            raise NotImplementedError
-
-
-async def gone(elicitation_ids: Sequence[str]) -> list[str]:
-    return list(elicitation_ids)
+from tests.auth_fixtures import NEXTCLOUD, Process, Stage, together
+from tests.services_fixtures import configured, services_of
 
 
 async def test_the_sealing_key_is_made_once_and_said(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -158,63 +44,9 @@ async def test_sealing_keys_that_are_given_leave_no_file(stage: Stage) -> None:
     assert not config.key_file.exists()
 
 
-async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -> None:
-    shown: list[str] = []
-    told: list[str] = []
-
-    def show(url: str) -> None:
-        shown.append(url)
-        stage.confirm()
-
-    async with opened(stage) as (services, pending):
-        with anyio.fail_after(60):
-            name = await connect_account(services, pending, NEXTCLOUD, show=show, progress=told.append)
-            again = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
-
-    assert name == again == stage.sandbox.state.users["alice"].display_name
-    assert len(shown) == 1
-    assert told[0] == "Waiting for you to confirm in the browser… 0 s"
-
-
-async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: Stage) -> None:
-    async with opened(stage) as (services, pending):
-        assert services.provisioning is not None
-        caller = personal_caller(NEXTCLOUD, "Another")
-        with pytest.raises(ElicitationRequired) as need:
-            await services.accounts.open(caller, services.bound)
-
-        async with anyio.create_task_group() as group:
-
-            def show(_: str) -> None:
-                group.start_soon(services.provisioning.decline, need.value.elicitation_id)  # type: ignore[union-attr]
-
-            with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="you declined"):
-                await connect_account(services, pending, NEXTCLOUD, show=show, progress=nothing)
-
-    assert len(stage.network.to("/login/v2")) == 1
-
-
-async def test_connecting_says_why_a_consent_request_failed(stage: Stage) -> None:
-    async with opened(stage) as (services, pending):
-        await connect_account(services, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
-        await services.accounts.disconnect(stage.caller)
-        with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
-            await connect_account(
-                services, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing
-            )
-
-
-async def test_connecting_gives_up_and_starts_nothing_new(stage: Stage) -> None:
-    async with opened(stage) as (services, pending):
-        with pytest.raises(ConsentDeclined, match="not used in time"):
-            await connect_account(services, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)
-
-    assert len(stage.network.to("/login/v2")) == 1
-
-
 @dataclass
 class Opener:
-    """Opens a core as often as wanted; fails as often as told."""
+    """Opens the services as often as wanted; fails as often as told."""
 
     services: Services
     failures: list[Exception] = field(default_factory=list[Exception])
@@ -222,35 +54,24 @@ class Opener:
     closed: int = 0
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncGenerator[Services]:
+    async def __call__(self) -> AsyncGenerator[tuple[Services, None]]:
         self.opened += 1
         await anyio.lowlevel.checkpoint()
         if self.failures:
             raise self.failures.pop(0)
         try:
-            yield self.services
+            yield self.services, None
         finally:
             self.closed += 1
 
 
 @pytest.fixture
-def opener(process: Process) -> Opener:
-    return Opener(
-        Services(
-            process.database,
-            process.nextcloud,
-            process.accounts,
-            process.provisioning,
-            process.audit,
-            READ,
-            (anyio.sleep_forever,),
-            process.consent_service,
-        )
-    )
+def opener(process: Process, stage: Stage) -> Opener:
+    return Opener(services_of(process, stage.clock, anyio.sleep_forever))
 
 
 @asynccontextmanager
-async def running(lazy: LazyServices, *, resume: bool = False) -> AsyncGenerator[None]:
+async def running(lazy: LazyServices[None], *, resume: bool = False) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as group:
         group.start_soon(partial(lazy.run, resume=resume))
         await anyio.lowlevel.checkpoint()
@@ -259,14 +80,14 @@ async def running(lazy: LazyServices, *, resume: bool = False) -> AsyncGenerator
         group.cancel_scope.cancel()
 
 
-async def test_nothing_is_opened_before_somebody_asks(opener: Opener) -> None:
+async def test_nothing_is_opened_before_the_first_call(opener: Opener) -> None:
     async with running(LazyServices(opener)):
         await anyio.wait_all_tasks_blocked()
 
     assert opener.opened == 0
 
 
-async def test_calls_that_come_together_open_the_core_once(opener: Opener) -> None:
+async def test_concurrent_calls_open_the_services_once(opener: Opener) -> None:
     lazy = LazyServices(opener)
     async with running(lazy):
         await together(*[lazy.get] * 5)
@@ -291,7 +112,7 @@ async def test_a_failure_is_told_and_asking_again_tries_again(
     assert opener.opened == 2
 
 
-async def test_a_failure_is_told_to_everybody_who_waits(opener: Opener) -> None:
+async def test_a_failure_is_told_to_every_waiting_call(opener: Opener) -> None:
     opener.failures.append(ConfigurationError("Set it."))
     lazy = LazyServices(opener)
     told: list[str] = []
@@ -320,7 +141,7 @@ async def test_a_caller_that_goes_away_does_not_stop_the_opening(opener: Opener)
     assert opener.opened == 1
 
 
-async def test_background_work_that_ends_closes_the_core_and_the_next_call_opens_it_again(
+async def test_background_work_that_ends_closes_the_services_and_the_next_call_opens_them_again(
     opener: Opener,
 ) -> None:
     failed = anyio.Event()
@@ -330,9 +151,7 @@ async def test_background_work_that_ends_closes_the_core_and_the_next_call_opens
         raise StorageError("The disk is gone.")
 
     works = opener.services
-    opener.services = Services(
-        works.database, works.nextcloud, works.accounts, works.provisioning, works.audit, READ, (fail,), None
-    )
+    opener.services = replace(works, jobs=(fail,))
     lazy = LazyServices(opener)
     async with running(lazy):
         await lazy.get()
@@ -364,7 +183,7 @@ async def test_a_failed_resumption_is_not_repeated_in_haste(opener: Opener) -> N
     assert opener.opened == 1
 
 
-async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
+async def test_a_server_that_stops_tells_the_waiting_calls(opener: Opener) -> None:
     lazy = LazyServices(opener)
     told: list[str] = []
 
@@ -375,10 +194,10 @@ async def test_a_server_that_stops_tells_who_waits(opener: Opener) -> None:
             told.append(str(error))
 
     @asynccontextmanager
-    async def stuck() -> AsyncGenerator[Services]:
+    async def stuck() -> AsyncGenerator[tuple[Services, None]]:
         group.cancel_scope.cancel()
         await anyio.sleep_forever()
-        yield opener.services
+        yield opener.services, None
 
     lazy = LazyServices(stuck)
     async with anyio.create_task_group() as waiting:

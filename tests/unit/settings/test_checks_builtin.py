@@ -83,7 +83,7 @@ def test_everything_about_clients_can_be_narrowed() -> None:
         ({"transport": "stdio"}, "--transport stdio is for one person"),
         (
             {"nextcloud_username": "alice", "nextcloud_app_password": "p"},
-            "would make everybody one Nextcloud user",
+            "would make all users one Nextcloud user",
         ),
         ({"private_schemes": "cursor,javascript"}, "PRIVATE_SCHEMES names 'javascript'"),
         ({"private_schemes": "Cursor"}, "PRIVATE_SCHEMES names 'Cursor'"),

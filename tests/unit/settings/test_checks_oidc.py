@@ -194,7 +194,7 @@ def test_what_many_people_need_is_asked_for_by_name(field: str) -> None:
         ({"nextcloud_mcp_secret": "s" * 32}, "NEXTCLOUD_MCP_SECRET does not say who calls"),
         (
             {"nextcloud_username": "alice", "nextcloud_app_password": "pw"},
-            "would make everybody one Nextcloud user",
+            "would make all users one Nextcloud user",
         ),
         (
             {"elicitation_callback_url": "https://other.example.org/oauth/callback"},
@@ -204,8 +204,8 @@ def test_what_many_people_need_is_asked_for_by_name(field: str) -> None:
         ({"trusted_proxies": "*"}, "TRUSTED_PROXIES holds '*', which is no address or network"),
         ({"trusted_proxies": "10.0.0.7/24"}, "TRUSTED_PROXIES holds '10.0.0.7/24'"),
         ({"trusted_proxies": "proxy.example.org"}, "TRUSTED_PROXIES holds 'proxy.example.org'"),
-        ({"trusted_proxies": "0.0.0.0/0"}, "TRUSTED_PROXIES trusts everybody with 0.0.0.0/0"),
-        ({"trusted_proxies": "::/0"}, "TRUSTED_PROXIES trusts everybody"),
+        ({"trusted_proxies": "0.0.0.0/0"}, "TRUSTED_PROXIES trusts every address with 0.0.0.0/0"),
+        ({"trusted_proxies": "::/0"}, "TRUSTED_PROXIES trusts every address"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_safe_for_many_people_is_refused_with_the_fix(

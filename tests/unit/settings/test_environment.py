@@ -7,7 +7,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import redact
 from nextcloud_mcp_server.settings.document import check, configuration_page, env_example, tools_page, write
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.settings.names import COMMAND_LINE_ONLY, FIELDS
+from nextcloud_mcp_server.settings.names import FIELDS, OPTIONS
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
 
@@ -308,7 +308,7 @@ def test_the_address_is_required_only_where_it_is_used() -> None:
 
 
 def test_every_field_is_documented_and_has_a_variable_or_an_option() -> None:
-    assert set(Settings.model_fields) == set(FIELDS) | COMMAND_LINE_ONLY
+    assert set(Settings.model_fields) == set(FIELDS) | OPTIONS
     assert all(field.description for field in Settings.model_fields.values())
 
 

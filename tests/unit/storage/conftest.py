@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, backend_of, file_url
+from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh, Given
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -22,9 +23,11 @@ from nextcloud_mcp_server.storage.records import (
     SignedIn,
     Tokens,
 )
+from nextcloud_mcp_server.storage.transaction import Transactions
 
 START = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 URL = "https://cloud.example.org"
+RESOURCE = "https://mcp.example.org/mcp"
 
 
 @pytest.fixture
@@ -98,6 +101,18 @@ async def open_database(
 @pytest.fixture
 async def database(open_database: Callable[..., Awaitable[Database]]) -> Database:
     return await open_database()
+
+
+@pytest.fixture
+async def transactions(
+    url: str, database: Database, keys: KeyRing, now: Callable[[], datetime]
+) -> AsyncGenerator[Transactions]:
+    """Return transactions of another process on the test's database."""
+    del database  # its tables must exist
+    backend = backend_of(url)
+    engine = backend.engine()
+    yield Transactions(engine, backend, keys=keys, clock=now)
+    await engine.dispose()
 
 
 @pytest.fixture
@@ -318,5 +333,23 @@ def hold(
         )
         await database.pending_grants.hold(held, sign_in=sign_in)
         return held
+
+    return factory
+
+
+@pytest.fixture
+def give_tokens(database: Database, now: Callable[[], datetime]) -> Callable[..., Awaitable[str]]:
+    """Give a user's client tokens, of which the refresh token lives for so many hours; return the access token."""
+
+    async def factory(principal: Principal, client_id: str, *, hours: int = 5, family: str = "1") -> str:
+        name, hour = f"{principal.subject} {client_id} {family}", timedelta(hours=1)
+        grant = CodeGrant(client_id, principal, "uri", frozenset(), "challenge", RESOURCE, None)
+        await database.oauth_tokens.add_code(name, grant, expires_at=now() + hour)
+        fresh = Fresh(name, f"refresh of {name}", f"access of {name}", now() + hours * hour, now() + hour)
+        given = await database.oauth_tokens.exchange_code(
+            name, client_id=client_id, fits=lambda _: True, fresh=fresh
+        )
+        assert isinstance(given, Given)
+        return fresh.access
 
     return factory

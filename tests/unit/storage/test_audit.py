@@ -21,7 +21,7 @@ async def test_a_batch_is_read_back_newest_first_and_no_more_than_asked_for(
     assert await database.audit.recent(alice, 2) == [entries[2], entries[1]]
 
 
-async def test_nobody_reads_the_entries_of_others(
+async def test_no_user_reads_the_entries_of_others(
     database: Database, entry: Entry, alice: Principal, bob: Principal
 ) -> None:
     await database.audit.append([entry("one", alice), entry("two", bob)])

@@ -15,6 +15,8 @@ from nextcloud_mcp_server.storage.oauth_records import (
     AuthorizationTransaction,
     CodeGrant,
     CompletedTransaction,
+    Fresh,
+    Refused,
 )
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal, SignedIn, Tokens
 from tests import sign_in_fixtures
@@ -46,7 +48,7 @@ def connect(database: Database, now: Callable[[], datetime]) -> Callable[..., Aw
     return factory
 
 
-async def test_who_comes_back_in_the_browser_that_began_is_known_with_everything(
+async def test_a_callback_in_the_same_browser_finds_the_whole_transaction(
     database: Database, auth_transaction: AuthorizationTransaction
 ) -> None:
     await database.auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
@@ -139,7 +141,7 @@ async def test_what_came_back_waits_in_its_own_browser_alone(
     assert await database.auth_transactions.find("transaction-9", browser=BROWSER) is None
 
 
-async def test_a_trip_on_its_way_is_nobody_who_came_back(
+async def test_a_transaction_without_a_callback_has_no_user(
     database: Database, auth_transaction: AuthorizationTransaction
 ) -> None:
     await database.auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
@@ -147,7 +149,7 @@ async def test_a_trip_on_its_way_is_nobody_who_came_back(
     assert await database.auth_transactions.find("transaction-1", browser=BROWSER) is None
 
 
-async def test_without_its_key_nobody_is_shown_and_nothing_is_lost(
+async def test_without_its_key_no_user_is_shown_and_nothing_is_lost(
     open_database: Open, completed: CompletedTransaction, advance: Advance
 ) -> None:
     database = await open_database()
@@ -255,7 +257,7 @@ async def test_a_newer_connection_has_the_older_one_ended_at_nextcloud(
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_whoever_signed_in_with_an_account_has_it_and_who_had_it_here_has_nothing(
+async def test_the_user_that_signed_in_with_an_account_has_it_and_the_former_one_has_nothing(
     *,
     database: Database,
     completed: CompletedTransaction,
@@ -336,7 +338,7 @@ async def test_what_is_connected_cannot_be_taken_back_here(
     assert await outbox(database) == []
 
 
-async def test_what_nobody_decides_about_is_ended_at_nextcloud_in_the_end(
+async def test_an_undecided_transaction_is_ended_at_nextcloud_eventually(
     *,
     database: Database,
     completed: CompletedTransaction,
@@ -361,7 +363,7 @@ async def test_what_nobody_decides_about_is_ended_at_nextcloud_in_the_end(
     assert await execute("SELECT * FROM authorization_transactions") == []
 
 
-async def test_no_row_tells_who_or_what_it_is_about(
+async def test_no_row_shows_its_user_or_client(
     database: Database,
     completed: CompletedTransaction,
     auth_transaction: AuthorizationTransaction,
@@ -417,6 +419,12 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     assert await database.grants.permissions(alice) == []
     assert await database.sign_ins.find("session") is None
     assert await database.auth_transactions.find("held", browser=BROWSER) is None
+    assert await database.oauth_tokens.exchange_code(
+        "code",
+        client_id=CLIENT,
+        fits=lambda _: True,
+        fresh=Fresh("family", "refresh", "access", now(), now()),
+    ) == Refused("unknown")
     still = await database.elicitations.find(asked.id)
     assert still is not None
     assert still.state.final

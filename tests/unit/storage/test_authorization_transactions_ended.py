@@ -48,7 +48,7 @@ def left(database: Database) -> Callable[[], Awaitable[set[str]]]:
 
 
 @pytest.mark.usefixtures("come")
-async def test_who_ends_their_clients_gives_no_other_code_in_any_browser(
+async def test_a_user_that_ends_their_clients_gives_no_other_code_in_any_browser(
     database: Database, alice: Principal, left: Left
 ) -> None:
     await database.oauth_tokens.end(alice)
@@ -68,7 +68,7 @@ async def test_one_client_that_is_ended_gets_no_other_code_and_the_others_go_on(
 
 
 @pytest.mark.usefixtures("come")
-async def test_who_disconnects_is_not_connected_by_what_came_back_before(
+async def test_a_user_that_disconnects_is_not_connected_by_an_earlier_callback(
     *, database: Database, alice: Principal, left: Left, now: Now
 ) -> None:
     before = await database.auth_transactions.find("held", browser=BROWSER)
@@ -82,7 +82,7 @@ async def test_who_disconnects_is_not_connected_by_what_came_back_before(
 
 
 @pytest.mark.usefixtures("come")
-async def test_a_client_that_the_operator_removes_gets_a_code_of_nobody(
+async def test_a_client_that_the_operator_removes_gets_a_code_of_no_user(
     database: Database, left: Left
 ) -> None:
     await database.clients.delete(CLIENT)
@@ -91,7 +91,7 @@ async def test_a_client_that_the_operator_removes_gets_a_code_of_nobody(
 
 
 @pytest.mark.usefixtures("come")
-async def test_after_a_backup_was_put_back_nobody_goes_on(
+async def test_after_a_restore_no_transaction_continues(
     *, database: Database, left: Left, alice: Principal, now: Now
 ) -> None:
     on_the_way = leaving(now, "on the way")
@@ -145,7 +145,7 @@ async def test_a_request_gets_one_code_and_only_its_own_transaction_may_show_it_
 
 
 @pytest.mark.usefixtures("come")
-async def test_a_code_is_stored_for_who_may_go_on_and_for_nobody_else(
+async def test_a_code_is_stored_only_for_a_user_that_may_continue(
     database: Database, alice: Principal, now: Now
 ) -> None:
     """A user may press the button at the moment at which everything ends."""

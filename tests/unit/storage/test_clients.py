@@ -123,6 +123,24 @@ async def test_clients_that_are_over_are_forgotten(database: Database, client: C
     assert {one.client_id for one in await database.clients.all()} == {"new", "used", "again"}
 
 
+async def test_of_the_clients_that_were_never_used_only_the_newest_are_kept(
+    database: Database, client: Client, now: Now
+) -> None:
+    for name, age in {"old": 3, "newest": 1, "newer": 2}.items():
+        registered = dataclasses.replace(client, client_id=name, created_at=now() - age * DAY)
+        await database.clients.save(registered)
+    await database.clients.save(
+        dataclasses.replace(client, client_id="used", created_at=now() - 9 * DAY, last_used_at=now())
+    )
+
+    gone = await database.clients.purge(
+        unused_before=now() - 7 * DAY, idle_before=now() - 30 * DAY, most_unused=2
+    )
+
+    assert gone == 1
+    assert {one.client_id for one in await database.clients.all()} == {"newest", "newer", "used"}
+
+
 async def test_a_removed_clients_codes_and_tokens_end_with_it(
     database: Database, client: Client, alice: Principal, now: Now
 ) -> None:

@@ -13,8 +13,8 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 import nextcloud_mcp_server
@@ -148,6 +148,31 @@ def test_what_a_log_prints_of_a_failed_statement_repeats_no_row() -> None:
 
     assert "hunter2" in str(of_the_driver)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_value_that_the_database_repeats_is_in_no_error() -> None:
+    of_the_driver = asyncpg.PostgresError.new({"C": "22P02", "M": 'invalid input syntax: "hunter2"'})
+
+    with pytest.raises(StorageError, match="database cannot be used") as caught, translated("Look."):
+        raise DataError("INSERT", {}, of_the_driver, hide_parameters=True)
+
+    assert "hunter2" in str(of_the_driver)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_the_library_shows_no_value_of_a_failed_statement(connection: AsyncConnection) -> None:
+    with pytest.raises(DBAPIError, match="nowhere") as caught:
+        await connection.execute(text("SELECT 1 FROM nowhere WHERE secret = :secret"), {"secret": "hunter2"})
+
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_row_that_points_nowhere_is_refused(connection: AsyncConnection) -> None:
+    await connection.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+    await connection.exec_driver_sql("CREATE TABLE child (parent_id INTEGER REFERENCES parent (id))")
+
+    with pytest.raises(IntegrityError):
+        await connection.exec_driver_sql("INSERT INTO child VALUES (7)")
 
 
 async def test_the_schema_goes_up_down_and_up_and_is_what_the_models_say(connection: AsyncConnection) -> None:

@@ -13,6 +13,7 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
     ElicitationState,
+    GrantRequest,
     LoginFlow,
     LoginResult,
     OutboxItem,
@@ -29,7 +30,7 @@ async def outbox_of(database: Database) -> list[OutboxItem]:
     return await database.outbox.lease_due(owner="test", lease=timedelta(seconds=1))
 
 
-async def test_nobody_is_connected_at_first(database: Database, alice: Principal) -> None:
+async def test_no_user_is_connected_at_first(database: Database, alice: Principal) -> None:
     assert await database.grants.find(alice, "claude") is None
     assert await database.grants.all() == []
     assert await database.grants.permissions(alice) == []
@@ -384,6 +385,24 @@ async def test_disconnecting_takes_back_everything_but_the_pin(
     again = await ask()
     with pytest.raises(WrongAccount):
         await complete(again, await start(again), uid="mallory")
+
+
+async def test_a_browser_that_is_at_nextcloud_during_a_disconnect_connects_nothing(
+    *,
+    database: Database,
+    ask: Ask,
+    depart: Callable[..., Awaitable[GrantRequest]],
+    alice: Principal,
+    bob: Principal,
+    entry: Callable[..., AuditEntry],
+) -> None:
+    await depart(await ask())
+    of_bob = await depart(await ask(bob), state="state-2")
+
+    await database.grants.disconnect(alice, audit=entry("disconnect"))
+
+    assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
+    assert await database.grant_requests.take("state-2", sign_in="browser-1") == of_bob
 
 
 async def test_disconnecting_twice_finds_nothing_the_second_time(

@@ -1,4 +1,5 @@
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy.dialects.sqlite import dialect
 
-from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.key_rotation import (
     BATCH,
@@ -134,6 +135,52 @@ async def test_a_row_whose_values_have_two_keys_counts_for_both_and_is_sealed_ag
     assert grant.credential.secret.get_secret_value() == "fresh"
 
 
+async def test_a_row_of_which_the_first_value_alone_has_the_new_key_is_sealed_again(
+    rows: Rows, open_database: Open
+) -> None:
+    rotation = (await open_database(other_keys=BOTH)).key_rotation
+    for table in sealed_tables():
+        batch = await rotation.read(table, limit=BATCH)
+        assert batch
+        first = {sealed_columns(table)[0].name}
+        firsts = [
+            replace(
+                row,
+                old={name: row.old[name] for name in first & row.old.keys()},
+                new={name: row.new[name] for name in first & row.new.keys()},
+            )
+            for row in batch.rows
+        ]
+        await rotation.store(replace(batch, rows=[row for row in firsts if row.new]))
+    before = {each.key_id for each in await rotation.counts()}
+
+    await rotation.rotate(pause=anyio.lowlevel.checkpoint, progress=lambda _: None)
+
+    assert before == set(BOTH.ids)
+    assert {each.key_id for each in await rotation.counts()} == set(NEW_RING.ids)
+
+
+async def test_a_rotation_ends_though_a_server_goes_on_with_the_old_key(
+    *, database: Database, open_database: Open, sign_in: Callable[..., Awaitable[SignedIn]], execute: Execute
+) -> None:
+    await sign_in("browser")
+    later = ("z1", "z2", "z3")
+    waiting = list(later)
+
+    async def go_on() -> None:
+        if waiting:
+            token = waiting.pop(0)
+            await sign_in(token)
+            # A hash comes before or after another one; this place is after all of them.
+            await execute(f"UPDATE sign_ins SET token_hash = '{token}' WHERE token_hash = '{hash_of(token)}'")
+
+    operator = await open_database(other_keys=BOTH)
+    rotated = await operator.key_rotation.rotate(pause=go_on, progress=lambda _: None, batch_size=1)
+
+    assert (rotated.resealed, rotated.unreadable) == (1, 0)
+    assert [each.rows for each in await operator.key_rotation.counts()] == [1, 1]
+
+
 async def test_what_a_running_server_changes_meanwhile_is_not_put_back(
     rows: Rows, open_database: Open, tokens: Callable[..., Tokens], alice: Principal
 ) -> None:
@@ -215,6 +262,25 @@ async def test_a_value_that_was_moved_does_not_open_after_a_rotation_either(
     assert (rotated.unreadable, rotated.unreadable_tables) == (1, {"credentials"})
     (row,) = await execute("SELECT count(*) FROM credentials WHERE login_name = secret")
     assert row == (0,)
+
+
+async def test_a_row_with_the_values_of_another_row_is_left_as_it_is(
+    open_database: Open, sign_in: Callable[..., Awaitable[SignedIn]], execute: Execute, alice: Principal
+) -> None:
+    await sign_in("browser-1", uid="alice")
+    await sign_in("browser-2", uid="alice")
+    source = f"(SELECT {{}} FROM sign_ins WHERE token_hash = '{hash_of('browser-1')}')"
+    columns = [column.name for column in sealed_columns(sign_ins)]
+    copied = ", ".join(f"{name} = {source.format(name)}" for name in columns)
+    await execute(f"UPDATE sign_ins SET {copied}")
+
+    rotated = await rotate(await open_database(other_keys=BOTH))
+
+    expected = Rotated(resealed=1, unreadable=len(columns), unreadable_tables={"sign_ins"})
+    assert rotated == expected
+    new = await open_database(other_keys=NEW_RING)
+    assert await new.sign_ins.find("browser-1") is not None
+    assert await new.sign_ins.find("browser-2") is None
 
 
 async def test_progress_is_told_after_each_batch(rows: Rows, open_database: Open) -> None:

@@ -134,7 +134,7 @@ async def test_a_postponed_flow_counts_its_attempt_and_comes_back_when_due(
     assert again.attempts == 1
 
 
-async def test_who_lost_the_lease_cannot_postpone(
+async def test_a_process_without_the_lease_cannot_postpone(
     database: Database, ask: Ask, start: Start, advance: Callable[[float], None], now: Callable[[], datetime]
 ) -> None:
     started = await start(await ask())

@@ -43,7 +43,7 @@ async def left(database: Database, *tokens: str) -> list[str]:
     return [token for token in tokens if await database.sign_ins.find(token) is not None]
 
 
-async def test_a_logout_of_a_person_ends_all_their_sessions_and_nobody_elses(
+async def test_a_logout_of_a_user_ends_all_their_sessions_and_no_others(
     database: Database, now: Callable[[], datetime], logout: Callable[..., Logout]
 ) -> None:
     await sign_in(database, now(), "one", sid="1")

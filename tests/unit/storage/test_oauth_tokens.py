@@ -248,6 +248,19 @@ async def test_the_first_use_of_what_came_with_the_successor_ends_the_grace(
     assert late == Refused("used")
 
 
+async def test_only_the_newest_access_token_of_a_family_can_end_its_grace(
+    *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh
+) -> None:
+    """A request with an older one writes nothing, however many there are."""
+    await add()
+    await exchange_code()
+
+    await rotate("refresh-1", "refresh-2")
+
+    found = [await database.oauth_tokens.find(token) for token in ("access-1", "access-2")]
+    assert [live and live.in_grace for live in found] == [False, True]
+
+
 async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
     *,
     database: Database,
@@ -272,7 +285,7 @@ async def test_a_family_is_over_after_its_lifetime_however_often_it_was_used(
     assert await rotate("refresh-2", "refresh-3", access="access-3") == Refused("unknown")
 
 
-async def test_a_refresh_token_is_somebodys_while_it_is_the_newest_or_the_one_before(
+async def test_a_refresh_token_is_valid_while_it_is_the_newest_or_the_one_before(
     *, database: Database, add: Add, exchange_code: TokenRefresh, rotate: TokenRefresh, alice: Principal
 ) -> None:
     await add()

@@ -98,7 +98,7 @@ async def test_a_second_grant_replaces_the_first_which_is_ended_at_nextcloud(
     assert await released(database) == ["first"]
 
 
-async def test_a_grant_that_nobody_confirms_in_time_is_ended_at_nextcloud(
+async def test_an_unconfirmed_grant_is_ended_at_nextcloud(
     database: Database, ask: Ask, hold: Hold, advance: Callable[[float], None]
 ) -> None:
     asked = await ask()
@@ -158,6 +158,18 @@ async def test_a_grant_for_a_consent_request_that_has_ended_already_is_ended_at_
 ) -> None:
     asked = await ask()
     await database.elicitations.finish(asked.id, ElicitationState.DECLINED)
+
+    await hold(asked)
+
+    assert await database.pending_grants.find(asked.id, sign_in="browser-1") is None
+    assert await released(database) == ["access-1"]
+
+
+async def test_a_grant_for_a_consent_request_whose_time_is_over_is_ended_at_nextcloud(
+    database: Database, ask: Ask, hold: Hold, advance: Callable[[float], None]
+) -> None:
+    asked = await ask(ttl=timedelta(minutes=1))
+    advance(60)
 
     await hold(asked)
 

@@ -6,6 +6,7 @@ from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, GrantR
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Complete = Callable[..., Awaitable[bool]]
+GiveTokens = Callable[..., Awaitable[str]]
 Depart = Callable[..., Awaitable[GrantRequest]]
 SignIn = Callable[..., Awaitable[SignedIn]]
 
@@ -71,6 +72,29 @@ async def test_one_client_of_one_person_can_be_removed(
     assert [one.client_id for one in await database.grants.permissions(alice)] == ["codex"]
     assert [one for one in await database.audit.recent(alice, 10) if one.action == "permission"] == [removed]
     assert [one.client_id for one in await database.grants.permissions(bob)] == ["claude"]
+
+
+async def test_the_tokens_and_open_requests_of_a_removed_client_end_and_nobody_elses(
+    *,
+    database: Database,
+    ask: Ask,
+    complete: Complete,
+    give_tokens: GiveTokens,
+    entry: Callable[..., AuditEntry],
+    alice: Principal,
+    bob: Principal,
+) -> None:
+    await connect_two_clients(ask, complete, alice, bob)
+    clients = {"hers": (alice, "claude"), "her other": (alice, "codex"), "his": (bob, "claude")}
+    asked = {name: await ask(who, client_id=client_id) for name, (who, client_id) in clients.items()}
+    access = {name: await give_tokens(who, client_id) for name, (who, client_id) in clients.items()}
+
+    await database.grants.end_client(alice, "claude", audit=entry("permission"))
+
+    signed_in = {name for name, token in access.items() if await database.oauth_tokens.find(token)}
+    still_open = await database.elicitations.still_open([one.id for one in asked.values()])
+    assert signed_in == {"her other", "his"}
+    assert still_open == {asked["her other"].id, asked["his"].id}
 
 
 async def test_a_user_who_was_made_again_is_signed_in_nowhere(

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.storage.records import (
 from tests.sign_in_fixtures import URL, outbox
 
 
-async def test_access_stays_and_everything_that_somebody_could_go_on_with_ends(
+async def test_access_stays_and_all_tokens_and_sessions_end(
     *,
     database: Database,
     ask: Callable[..., Awaitable[Elicitation]],

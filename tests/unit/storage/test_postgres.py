@@ -135,7 +135,7 @@ async def test_a_value_that_the_database_refuses_is_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
-async def test_who_writes_waits_while_another_process_does_and_who_reads_does_not(
+async def test_a_writer_waits_while_another_process_writes_and_a_reader_does_not(
     url: str, database: Database, ask: Ask, execute: Execute
 ) -> None:
     backend = Postgres(url)

@@ -1,7 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,9 +9,17 @@ import anyio
 import pytest
 
 import nextcloud_mcp_server
-from nextcloud_mcp_server.storage.crypto import new_key
+from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow, Principal
+from nextcloud_mcp_server.storage.records import (
+    AuditEntry,
+    Elicitation,
+    ElicitationState,
+    LoginFlow,
+    Principal,
+)
+from nextcloud_mcp_server.storage.transaction import Transactions
 
 Ask = Callable[..., Awaitable[Elicitation]]
 Start = Callable[..., Awaitable[LoginFlow]]
@@ -139,6 +147,25 @@ async def test_a_caller_that_goes_away_leaves_the_database_usable(database: Data
             await ask()
 
 
+async def test_a_caller_that_goes_away_in_the_middle_leaves_a_whole_transaction(
+    *,
+    transactions: Transactions,
+    database: Database,
+    keys: KeyRing,
+    now: Callable[[], datetime],
+    alice: Principal,
+) -> None:
+    actions = ["first", "second"]
+
+    with anyio.CancelScope() as scope:
+        async with transactions.writing() as connection:
+            for action in actions:
+                scope.cancel()
+                await insert_entries(connection, keys, [AuditEntry(now(), alice, "claude", action, "ok")])
+
+    assert sorted(entry.action for entry in await database.audit.recent(alice, 10)) == actions
+
+
 @pytest.mark.process
 def test_racing_processes_share_one_request_one_flow_and_one_winner(url: str) -> None:
     key = new_key()
@@ -178,7 +205,7 @@ def test_racing_processes_share_one_request_one_flow_and_one_winner(url: str) ->
     assert sorted(ended) == ["False", "False", "False", "True"]
 
 
-async def test_of_many_who_read_at_once_nobody_is_passed_over(database: Database, ask: Ask) -> None:
+async def test_of_many_concurrent_readers_none_is_passed_over(database: Database, ask: Ask) -> None:
     """There are few connections; who has read and wants to read again is behind all who still wait."""
     asked = await ask()
     read = dict.fromkeys(range(40), 0)

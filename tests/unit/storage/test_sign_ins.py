@@ -123,7 +123,7 @@ async def test_what_is_old_is_forgotten_and_what_is_not_stays(
     assert await database.grant_requests.take("state-2", sign_in="browser-1") == grant_request
 
 
-async def test_a_person_sees_each_browser_of_theirs_with_its_place_and_last_use(
+async def test_a_user_sees_each_of_their_browsers_with_its_place_and_last_use(
     database: Database, sign_in: SignIn, bob: Principal, alice: Principal, advance: Callable[[float], None]
 ) -> None:
     first = await sign_in("browser-1", place="192.0.2.0/24")
@@ -147,7 +147,7 @@ async def test_a_person_sees_each_browser_of_theirs_with_its_place_and_last_use(
     assert after[0].last_used_at - first.created_at == timedelta(seconds=210)
 
 
-async def test_a_browser_is_ended_by_its_id_by_nobody_but_its_person(
+async def test_a_browser_session_is_ended_by_its_own_user_alone(
     *, database: Database, sign_in: SignIn, alice: Principal, bob: Principal, ask: Ask, depart: Depart
 ) -> None:
     await sign_in("browser-1")

@@ -1,3 +1,4 @@
+import contextlib
 import sqlite3
 import stat
 import sys
@@ -11,6 +12,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.transaction import Transactions
 
 Open = Callable[..., Awaitable[Database]]
 
@@ -115,6 +117,19 @@ async def test_a_lock_that_cannot_be_taken_says_which_file_is_in_the_way(
 
     with pytest.raises(StorageError, match=r"mcp\.db\.lock"):
         await open_database()
+
+
+async def test_a_transaction_that_has_only_read_keeps_other_processes_from_writing(
+    transactions: Transactions, url: str
+) -> None:
+    """If both wrote, one would fail: what it read is not the newest any more."""
+    with contextlib.closing(sqlite3.connect(path_of(url), timeout=0)) as other_process:
+        async with transactions.writing() as connection:
+            await connection.exec_driver_sql("SELECT id FROM accounts")
+            with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+                other_process.execute("BEGIN IMMEDIATE")
+
+        other_process.execute("BEGIN IMMEDIATE")
 
 
 async def test_a_copy_without_write_ahead_log_gets_it_back(open_database: Open, url: str) -> None:

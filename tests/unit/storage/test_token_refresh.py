@@ -260,7 +260,7 @@ async def test_after_a_temporary_failure_it_is_known_when_to_try_again(
 
 
 @pytest.mark.usefixtures("credential")
-async def test_who_has_lost_the_lease_cannot_free_it(
+async def test_a_process_without_the_lease_cannot_free_it(
     database: Database, now: Callable[[], datetime], advance: Callable[[float], None]
 ) -> None:
     await database.grants.lease(ID, owner="one", lease=LEASE)

@@ -4,6 +4,7 @@ import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.apps.files.tools import files
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import End
 from nextcloud_mcp_server.documents.process import Extract
@@ -12,7 +13,6 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.documents import KEPT_BYTES, KEPT_SECONDS, MAX_DOCUMENT_BYTES, Documents
 from nextcloud_mcp_server.tools.file_results import FileFacts, FileText
-from nextcloud_mcp_server.tools.files import files
 from tests import document_files
 from tests.dav_fakes import (
     MOMENT,

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.deck.store import DeckStore
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.registry import TOOLSETS
@@ -92,7 +93,7 @@ def test_every_id_argument_is_text_to_a_client_and_taken_as_a_number_too(spec: T
 async def test_an_id_beyond_what_a_double_can_hold_comes_back_as_it_was_given() -> None:
     sandbox = Sandbox.demo()
     alice: Account = account_in(sandbox)
-    store = sandbox.state.deck
+    store = sandbox.state.store(DeckStore)
     large = 2**53 + 1
     [board] = list(store.boards.values())
     store.boards = {large: board}

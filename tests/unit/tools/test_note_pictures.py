@@ -5,6 +5,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
@@ -90,7 +91,7 @@ async def test_a_picture_that_is_nowhere_is_said_to_be_missing(place: Place) -> 
 
 
 async def test_a_restored_note_has_its_pictures_back(place: Place) -> None:
-    await place.account.notes.delete(str(place.note.file_id))
+    await place.account.client(NotesClient).delete(str(place.note.file_id))
     listed = await call(place.account, "nc_files_list_trash")
     note = next(row for row in listed.items if row.path.endswith("Plan.md"))
 
@@ -101,7 +102,7 @@ async def test_a_restored_note_has_its_pictures_back(place: Place) -> None:
 
 
 async def test_pictures_that_cannot_be_restored_are_said_to_be_in_the_trash(place: Place) -> None:
-    await place.account.notes.delete(str(place.note.file_id))
+    await place.account.client(NotesClient).delete(str(place.note.file_id))
     items = {row.path: row for row in (await call(place.account, "nc_files_list_trash")).items}
     inner = httpx2.ASGITransport(app=place.sandbox.app)
 

@@ -11,7 +11,7 @@ def test_each_entry_of_the_table_loads_the_toolset_of_its_name(name: str) -> Non
 def test_an_entry_that_names_something_else_than_a_toolset_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(TOOLSETS, "Result", Entry("result"))
+    monkeypatch.setitem(TOOLSETS, "Result", Entry("tools.result"))
 
     with pytest.raises(TypeError, match=r"nextcloud_mcp_server\.tools\.result\.Result is no toolset"):
         load("Result")

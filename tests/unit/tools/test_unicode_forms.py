@@ -11,7 +11,7 @@ import pytest
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part, compare
 from nextcloud_mcp_server.sandbox.app import Sandbox
-from nextcloud_mcp_server.sandbox.table_store import StoredTable
+from nextcloud_mcp_server.sandbox.apps.tables.store import StoredTable, TableStore
 from tests.dav_fakes import account_in, call
 
 
@@ -63,11 +63,11 @@ async def test_events_and_tasks_are_found_by_either_form(alice: Account, stored:
 
 @pytest.fixture
 def table(sandbox: Sandbox) -> StoredTable:
-    made = sandbox.state.tables.add("Answers", "", "alice", "2026-11-27 21:15:29")
+    made = sandbox.state.store(TableStore).add("Answers", "", "alice", "2026-11-27 21:15:29")
     labels = ("ja", "Ja", "vielleicht später")
     options = [{"id": number, "label": label} for number, label in enumerate(labels)]
     fields: dict[str, Any] = {"title": "Answer", "type": "selection", "selectionOptions": options}
-    sandbox.state.tables.add_column(made, fields, "2026-11-27 21:15:29")
+    sandbox.state.store(TableStore).add_column(made, fields, "2026-11-27 21:15:29")
     return made
 
 

@@ -74,7 +74,7 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
 
     assert page.status_code == 200
     assert "<strong><bdi>Claude</bdi></strong> wants to use <strong><bdi>cloud.example.org</bdi>" in page.text
-    assert "nobody vouches for it" in page.text
+    assert "no authority vouches for it" in page.text
     assert "<dd><bdi>claude.ai</bdi></dd>" in page.text
     assert 'class="notice"' not in page.text
     assert ticked(page) == []

@@ -18,8 +18,10 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.bearer import BearerLayer
+from nextcloud_mcp_server.web.fair_queue import FairQueue
+from nextcloud_mcp_server.web.json_bounds import MAX_ELEMENTS
 from nextcloud_mcp_server.web.metadata import Resource
-from nextcloud_mcp_server.web.request_limiter import LARGE_BODY
+from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, RequestLimiter, RequestRates
 
 RESOURCE = Resource("https://mcp.test/mcp", ("https://id.test",), ("x/notes:read", "x/notes:write"))
 METADATA = 'resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"'
@@ -40,6 +42,12 @@ class App:
     scopes: frozenset[str] | None = frozenset({"notes:read"})
     failure: Exception | None = None
     seconds_left: float = 600.0
+    #: If there is one, no request is answered before.
+    leave: anyio.Event | None = None
+
+    @property
+    def people(self) -> list[str]:
+        return [request.user.bearer.principal.subject for request, _ in self.seen]
 
     def clock(self) -> datetime:
         return datetime.fromtimestamp(1000 + LEEWAY_SECONDS - self.seconds_left, UTC)
@@ -47,17 +55,19 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         self.seen.append((request, await request.body()))
+        if self.leave is not None:
+            await self.leave.wait()
         await Response("through")(scope, receive, send)
 
     async def verify(self, token: str) -> Bearer:
         self.asked.append(token)
         if self.failure is not None:
             raise self.failure
-        if token != "alice":
+        if token not in ("alice", "carol"):
             raise TokenRefused("The token's signature does not fit.")
-        return Bearer(Principal("https://id.test", "alice"), "claude", self.scopes, 1000, {})
+        return Bearer(Principal("https://id.test", token), "claude", self.scopes, 1000, {})
 
-    def layer(self, *, max_body_bytes: int = 10_000) -> BearerLayer:
+    def layer(self, *, max_body_bytes: int = 10_000, limiter: RequestLimiter | None = None) -> BearerLayer:
         return BearerLayer(
             self,
             resource=RESOURCE,
@@ -66,10 +76,12 @@ class App:
             clock=self.clock,
             words=partial(asked, prefix="x/"),
             max_body_bytes=max_body_bytes,
+            limiter=limiter,
         )
 
-    def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=httpx2.ASGITransport(self.layer()), base_url="https://mcp.test")
+    def client(self, layer: BearerLayer | None = None) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(layer or self.layer())
+        return httpx2.AsyncClient(transport=transport, base_url="https://mcp.test")
 
 
 @pytest.fixture
@@ -99,7 +111,7 @@ async def test_other_paths_are_let_through_as_they_are(app: App, http: httpx2.As
 
 
 @pytest.mark.parametrize("token", ["al ice", "älice", 'alice"', "alice,", "<alice>", "a" * 16_385])
-async def test_what_cannot_be_a_token_is_refused_before_anybody_is_asked(
+async def test_a_text_that_is_no_token_is_refused_without_a_request(
     app: App, http: httpx2.AsyncClient, token: str
 ) -> None:
     answer = await http.get("/mcp", headers=[(b"Authorization", f"Bearer {token}".encode("latin-1"))])
@@ -129,7 +141,7 @@ async def test_what_is_no_http_is_let_through(app: App) -> None:
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/server"])
 @pytest.mark.parametrize("headers", [{}, {"Authorization": ""}, {"Authorization": "Basic YTpi"}])
-async def test_who_brings_no_token_is_told_where_to_get_one_and_no_error(
+async def test_a_client_without_a_token_is_told_where_to_get_one_and_no_error(
     app: App, http: httpx2.AsyncClient, path: str, headers: dict[str, str]
 ) -> None:
     answer = await http.get(path, headers=headers)
@@ -300,6 +312,81 @@ async def test_a_body_over_the_cap_is_refused_in_pieces_too(app: App, http: http
 
     assert answer.status_code == 413
     assert app.seen == []
+
+
+async def test_a_body_of_too_many_elements_is_refused_though_it_is_small(app: App) -> None:
+    body = f"[{'0,' * MAX_ELEMENTS}0]"
+
+    async with app.client(app.layer(max_body_bytes=2 * len(body))) as http:
+        answer = await http.post("/mcp", headers=ALICE, content=body)
+
+    assert answer.status_code == 400
+    assert "more than 20,000 elements" in answer.json()["error"]["message"]
+    assert app.seen == []
+
+
+@pytest.mark.parametrize("body", [" " * 131_072 + "[]", f"[{'0,' * 1_000}0]"])
+async def test_a_large_body_counts_as_more_requests_than_one(app: App, body: str) -> None:
+    twice = RequestRates(per_minute=2, burst=4, wait_seconds=0, refusal_seconds=0)
+    layer = app.layer(max_body_bytes=200_000, limiter=RequestLimiter(twice))
+
+    async with app.client(layer) as http:
+        answers = [await http.post("/mcp", headers=ALICE, content=body) for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert int(answers[1].headers["Retry-After"]) >= 1
+
+
+async def send_at_once(
+    app: App, limiter: RequestLimiter, *people: str, method: str = "POST"
+) -> tuple[list[str], list[int]]:
+    """Send requests before one is answered; return whose have begun then, and the answers to the others."""
+    begun: list[str] = []
+    answered: list[int] = []
+    statuses: list[int] = []
+    message = call("read") if method == "POST" else None
+
+    async def send(person: str) -> None:
+        answer = await http.request(
+            method, "/mcp", headers={"Authorization": f"Bearer {person}"}, json=message
+        )
+        statuses.append(answer.status_code)
+
+    app.leave = anyio.Event()
+    async with app.client(app.layer(limiter=limiter)) as http, anyio.create_task_group() as group:
+        for person in people:
+            group.start_soon(send, person)
+            await anyio.wait_all_tasks_blocked()
+        begun += app.people
+        answered += statuses
+        app.leave.set()
+    return begun, answered
+
+
+async def test_calls_beyond_those_at_work_wait_and_further_ones_are_refused(app: App) -> None:
+    limiter = RequestLimiter(RequestRates(calls=2, refusal_seconds=0))
+
+    begun, refused = await send_at_once(app, limiter, "alice", "alice", "alice", "carol")
+
+    assert (begun, refused) == (["alice", "carol"], [429])
+    assert app.people == ["alice", "carol", "alice"]
+
+
+async def test_streams_beyond_the_limit_are_refused_while_the_others_are_open(app: App) -> None:
+    limiter = RequestLimiter(RequestRates(streams=2, refusal_seconds=0))
+
+    begun, refused = await send_at_once(app, limiter, "alice", "alice", "carol", method="GET")
+
+    assert (begun, refused) == (["alice", "carol"], [429])
+
+
+async def test_a_call_of_another_person_begins_before_the_last_of_many_of_one(app: App) -> None:
+    limiter = RequestLimiter(queue=FairQueue(most_fresh=1, fresh_seconds=60))
+
+    begun, refused = await send_at_once(app, limiter, "alice", "alice", "alice", "carol")
+
+    assert (begun, refused) == (["alice"], [])
+    assert app.people == ["alice", "alice", "carol", "alice"]
 
 
 async def test_while_one_large_body_of_a_client_comes_the_rest_of_the_next_is_not_read(app: App) -> None:

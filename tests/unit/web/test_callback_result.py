@@ -1,5 +1,6 @@
 """A callback that connected nothing is shown at an address without code and state."""
 
+import hmac
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
@@ -199,6 +200,13 @@ def test_what_was_changed_counts_for_nothing(number: int) -> None:
     values: dict[str, Any] = {"page": "back", "url": RETURN}
 
     assert unpack(_changed(pack(values, b"0" * 32))[number], [KEY]) == {}
+
+
+def test_a_mac_that_the_same_key_made_for_another_purpose_counts_for_nothing() -> None:
+    payload = pack({"page": "gone"}, KEY).partition(".")[0]
+    macs = [hmac.digest(KEY, f"{use}{payload}".encode(), "sha256").hex() for use in ("", "callback result")]
+
+    assert [unpack(f"{payload}.{mac}", [KEY]) for mac in macs] == [{}, {}]
 
 
 def test_what_an_older_key_made_still_counts() -> None:

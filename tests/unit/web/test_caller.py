@@ -55,7 +55,7 @@ def test_the_caller_is_the_person_the_client_and_what_it_calls_itself() -> None:
         context(AuthenticatedUser(AccessToken(token="t", client_id="claude", scopes=[], subject="alice"))),
     ],
 )
-def test_nobody_calls_past_the_verifier(ctx: ServerRequestContext[Any, Any]) -> None:
+def test_no_call_bypasses_the_verifier(ctx: ServerRequestContext[Any, Any]) -> None:
     with pytest.raises(TokenRefused):
         caller_of(ctx)
     assert scopes_of(ctx) == frozenset()

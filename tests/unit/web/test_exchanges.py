@@ -192,7 +192,7 @@ async def test_what_was_answered_gets_no_second_answer() -> None:
     assert [each["type"] for each in await ended(answered)] == ["http.response.start", "http.response.body"]
 
 
-async def test_who_leaves_in_the_middle_of_a_body_starts_nothing() -> None:
+async def test_a_client_that_disconnects_within_a_body_starts_nothing() -> None:
     sent: list[Message] = []
 
     async def receive() -> Message:

@@ -40,7 +40,7 @@ async def test_people_take_turns_and_each_one_s_requests_keep_their_order() -> N
     assert requests.begun == ["a1", "a2", "b1", "c1", "a3", "b2"]
 
 
-async def test_a_request_that_goes_on_for_long_is_in_nobody_s_way() -> None:
+async def test_a_long_request_delays_no_other() -> None:
     requests = Requests(FairQueue(most_fresh=1, fresh_seconds=0.001))
     async with anyio.create_task_group() as group:
         with anyio.fail_after(60):
@@ -54,7 +54,7 @@ async def test_a_request_that_goes_on_for_long_is_in_nobody_s_way() -> None:
 
 
 @pytest.mark.parametrize("gone", ["a1", "b1", "b2", "c1"])
-async def test_a_client_that_leaves_holds_up_nobody(gone: str) -> None:
+async def test_a_client_that_disconnects_delays_no_other(gone: str) -> None:
     requests = Requests(FairQueue(most_fresh=1, fresh_seconds=FOREVER))
     scopes = {name: anyio.CancelScope() for name in ("a1", "b1", "b2", "c1")}
 

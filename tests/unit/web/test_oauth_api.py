@@ -187,7 +187,7 @@ async def test_a_client_that_the_operator_barred_can_do_nothing_more_than_sign_o
     assert await api.desk.database.oauth_tokens.find(tokens["access_token"]) is None
 
 
-async def test_whoever_asks_becomes_a_client(http: httpx2.AsyncClient) -> None:
+async def test_every_caller_can_register_a_client(http: httpx2.AsyncClient) -> None:
     answer = await http.post("/register", json=PUBLIC)
 
     assert answer.status_code == 201
@@ -337,7 +337,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_form_is_nothing_to_repo
     assert caplog.records == []
 
 
-async def test_whoever_is_refused_too_often_is_told_in_json_when_to_come_back(
+async def test_a_client_that_is_refused_too_often_is_told_in_json_when_to_retry(
     http: httpx2.AsyncClient,
 ) -> None:
     form = {"grant_type": "refresh_token", "client_id": "mcp-nobody", "refresh_token": "x"}

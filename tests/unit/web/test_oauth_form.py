@@ -135,7 +135,7 @@ def test_a_client_says_who_it_is_in_one_of_two_ways(
         ([basic("mcp-a", "s")["Authorization"]], {"client_id": ["mcp-b"]}, "invalid_request"),
     ],
 )
-def test_in_both_ways_at_once_or_in_no_readable_one_it_is_nobody(
+def test_credentials_in_both_ways_or_in_no_readable_one_identify_no_client(
     authorization: list[str], form: dict[str, list[str]], error: str
 ) -> None:
     with pytest.raises(OAuthRefusal) as refused:

@@ -90,7 +90,7 @@ async def test_a_session_that_is_in_use_stays_for_as_long_as_another_one_can_end
     assert (one_in_use, transport.open) == (["s1", "s3"], ["s3", "s4"])
 
 
-async def test_clients_of_one_person_share_and_other_people_keep_theirs() -> None:
+async def test_clients_of_one_user_share_a_limit_and_other_users_keep_their_own() -> None:
     transport = Transport({"most_of_person": 3, "most_of_client": 2})
     await opened(transport, "bob/one", 2)
     await opened(transport, "alice/one", 2)

@@ -36,7 +36,7 @@ async def test_only_the_streams_that_are_meant_are_cut_off() -> None:
         assert (hers.done, his.done) == (True, False)
 
 
-async def test_who_waits_for_a_client_hears_at_once_that_the_stream_is_cut_off() -> None:
+async def test_a_task_that_waits_for_a_client_hears_at_once_that_the_stream_ends() -> None:
     streams = OpenStreams()
     heard: Message | None = {"type": "nothing yet"}
 

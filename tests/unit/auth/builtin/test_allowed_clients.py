@@ -28,7 +28,7 @@ def described(url: str, *redirect_uris: str) -> Client:
     return replace(REGISTERED, client_id=url, kind="document", redirect_uris=redirect_uris)
 
 
-def test_without_words_everybody_is_allowed() -> None:
+def test_without_words_every_client_is_allowed() -> None:
     allowed = AllowedClients()
 
     assert allowed.allow(REGISTERED)
@@ -66,7 +66,7 @@ def test_a_word_allows_what_it_names_and_forbids_nothing_else(
     assert AllowedClients(denied=frozenset({word})).allow(client) is not is_allowed
 
 
-def test_who_is_denied_is_so_though_allowed_too() -> None:
+def test_a_client_that_is_denied_and_allowed_is_denied() -> None:
     rules = AllowedClients(
         allowed=frozenset({"*.example.org"}), denied=frozenset({"evil.example.org", "other.example"})
     )

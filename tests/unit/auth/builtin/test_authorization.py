@@ -90,7 +90,7 @@ async def test_a_yes_and_a_sign_in_connect_the_person_and_answer_the_client(
     assert await authorization.given_back() == []
 
 
-async def test_who_came_back_is_shown_with_what_the_client_will_get(
+async def test_the_confirmation_page_shows_the_user_and_what_the_client_will_get(
     authorization: AuthorizationFixture,
 ) -> None:
     auth_transaction_id = await authorization.back("alice")
@@ -375,7 +375,7 @@ async def test_nothing_of_an_transaction_is_another_browsers(authorization: Auth
     assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
 
 
-async def test_what_nobody_decides_about_is_ended_after_ten_minutes(
+async def test_an_undecided_transaction_is_ended_after_ten_minutes(
     authorization: AuthorizationFixture,
 ) -> None:
     late, later = await authorization.back("alice"), await authorization.back("alice")
@@ -450,7 +450,7 @@ async def test_a_second_consent_adds_to_what_a_client_may_do(authorization: Auth
     assert await exchanged(authorization, sent.code.get_secret_value()) == WRITE
 
 
-async def test_who_comes_back_as_another_user_than_last_time_is_another_user(
+async def test_a_callback_of_another_user_than_last_time_is_another_user(
     authorization: AuthorizationFixture,
 ) -> None:
     await authorization.connect("alice")
@@ -589,7 +589,7 @@ async def test_a_state_of_a_page_comes_back_to_no_client(authorization: Authoriz
     assert await authorization.grant() is None
 
 
-async def test_a_wrong_code_connects_nobody(authorization: AuthorizationFixture) -> None:
+async def test_a_wrong_code_connects_no_user(authorization: AuthorizationFixture) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(GrantRefused):
@@ -610,7 +610,7 @@ async def test_what_cannot_be_held_is_ended(authorization: AuthorizationFixture)
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_what_another_server_has_ended_meanwhile_connects_nobody(
+async def test_a_transaction_that_another_replica_has_ended_connects_no_user(
     authorization: AuthorizationFixture,
 ) -> None:
     async def worked_off() -> None:

@@ -303,7 +303,7 @@ async def test_a_bundle_is_what_its_scopes_are_and_the_usual_first_question_choo
     assert (found.request.scopes, found.preticked) == (shown, preticked)
 
 
-async def test_nobody_may_be_allowed_more_than_the_operator_allows() -> None:
+async def test_no_client_is_allowed_more_than_the_operator_allows() -> None:
     made = desk(bound=frozenset({"notes:read"}))
     made.register()
 

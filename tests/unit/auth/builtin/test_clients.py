@@ -26,7 +26,7 @@ def stage(client: Client = CLIENT) -> tuple[Clients, MemoryClients, Clock]:
     return Clients(records, clock=clock.now), records, clock
 
 
-async def test_a_client_that_nobody_registered_is_not_found() -> None:
+async def test_an_unregistered_client_is_not_found() -> None:
     clients, _, _ = stage()
 
     assert await clients.find("mcp-b") is None

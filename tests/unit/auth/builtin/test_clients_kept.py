@@ -68,9 +68,7 @@ async def test_a_secret_still_opens_after_a_restart(records: ClientRecords, cloc
     authenticate(client, answer["client_secret"])
 
 
-async def test_of_clients_that_nobody_used_no_more_than_so_many_stay(
-    records: ClientRecords, clock: Clock
-) -> None:
+async def test_of_unused_clients_a_limited_number_stays(records: ClientRecords, clock: Clock) -> None:
     made: list[str] = []
     for _ in range(5):
         answer = await registration(records, clock).register(PUBLIC, address=ADDRESS)

@@ -362,7 +362,7 @@ async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
     assert (await refused(made, urls[-1])).error == "invalid_client"
 
 
-async def test_who_is_refused_uses_up_nothing_of_what_others_have() -> None:
+async def test_a_refused_client_uses_up_nothing_of_the_share_of_others() -> None:
     made = stage()
     for number in range(MOST_PER_ADDRESS):
         url = f"https://h{number}.example.net/client.json"

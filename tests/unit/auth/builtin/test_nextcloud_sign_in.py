@@ -219,7 +219,7 @@ async def test_no_at_nextcloud_says_what_they_had_set_out_for(authorization: Aut
     assert caught.value.auth_transaction.request == asked.request
 
 
-async def test_another_error_at_nextcloud_is_repeated_to_nobody(authorization: AuthorizationFixture) -> None:
+async def test_another_error_of_nextcloud_is_not_repeated(authorization: AuthorizationFixture) -> None:
     state = query_of(await authorization.to_nextcloud())["state"]
     answer = {"state": [state], "error": ["<script>"], "error_description": ["Call 0900 1234"]}
 
@@ -230,7 +230,7 @@ async def test_another_error_at_nextcloud_is_repeated_to_nobody(authorization: A
     assert "script" not in str(caught.value)
 
 
-async def test_who_came_is_who_nextcloud_says(authorization: AuthorizationFixture) -> None:
+async def test_the_user_is_the_one_that_nextcloud_names(authorization: AuthorizationFixture) -> None:
     completed = await authorization.sign_in.exchange_code(
         await came(authorization), browser=COOKIE, keep=seen
     )
@@ -286,7 +286,7 @@ async def test_what_is_stored_is_not_noted_any_more(authorization: Authorization
     assert await authorization.database.outbox.next_due_at() is None
 
 
-async def test_what_nobody_keeps_is_ended(authorization: AuthorizationFixture) -> None:
+async def test_access_that_no_user_keeps_is_ended(authorization: AuthorizationFixture) -> None:
     async def fails(completed: CompletedTransaction, _given: ExchangedTokens) -> None:
         raise StorageError(completed.display_name)
 
@@ -448,7 +448,7 @@ async def test_others_do_not_and_what_they_gave_is_ended(
     assert await club.audit() == [("sign-in", "refused: not in a group")]
 
 
-async def test_somebody_new_of_a_former_name_finds_nothing_of_the_former_one(
+async def test_a_new_user_with_a_former_name_finds_nothing_of_the_former_user(
     authorization: AuthorizationFixture,
 ) -> None:
     await authorization.connect()

@@ -64,7 +64,7 @@ async def is_good(authorization: AuthorizationFixture, token: str) -> bool:
     return True
 
 
-async def test_who_signs_in_for_the_account_page_is_known_and_leaves_no_access(
+async def test_a_sign_in_for_the_account_page_identifies_the_user_and_leaves_no_access(
     authorization: AuthorizationFixture,
 ) -> None:
     alice = await authorization.browser("alice")
@@ -91,7 +91,7 @@ async def test_a_sign_in_is_for_a_consent_request_or_the_account_page(
         await authorization.consent_service.begin_sign_in(target)
 
 
-async def test_a_second_time_signs_nobody_in(authorization: AuthorizationFixture) -> None:
+async def test_a_second_callback_signs_no_user_in(authorization: AuthorizationFixture) -> None:
     start = await authorization.consent_service.begin_sign_in("account")
     flow, params = start.flow.get_secret_value(), authorization.provider.confirm(start.url, "alice")
 
@@ -103,7 +103,7 @@ async def test_a_second_time_signs_nobody_in(authorization: AuthorizationFixture
 
 
 @pytest.mark.parametrize("other", ["", "made-up", COOKIE])
-async def test_another_browser_signs_nobody_in_and_ends_the_sign_in(
+async def test_another_browser_signs_no_user_in_and_ends_the_sign_in(
     authorization: AuthorizationFixture, other: str
 ) -> None:
     start = await authorization.consent_service.begin_sign_in("account")
@@ -116,7 +116,7 @@ async def test_another_browser_signs_nobody_in_and_ends_the_sign_in(
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_state_of_a_client_signs_nobody_in(authorization: AuthorizationFixture) -> None:
+async def test_a_state_of_a_client_signs_no_user_in(authorization: AuthorizationFixture) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(SignInRefused):
@@ -125,7 +125,7 @@ async def test_a_state_of_a_client_signs_nobody_in(authorization: AuthorizationF
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_wrong_code_or_a_nextcloud_that_is_away_signs_nobody_in(
+async def test_a_wrong_code_or_an_unavailable_nextcloud_signs_no_user_in(
     authorization: AuthorizationFixture,
 ) -> None:
     start = await authorization.consent_service.begin_sign_in("account")
@@ -138,7 +138,7 @@ async def test_a_wrong_code_or_a_nextcloud_that_is_away_signs_nobody_in(
         await authorization.browser("alice")
 
 
-async def test_who_is_in_no_group_that_may_sign_in_has_no_session(tmp_path: Path, template: Path) -> None:
+async def test_a_user_in_no_allowed_group_has_no_session(tmp_path: Path, template: Path) -> None:
     async with open_authorization(tmp_path, template, groups=frozenset({"staff"})) as club:
         club.provider.groups = {"alice": frozenset({"staff"})}
 
@@ -200,7 +200,7 @@ async def test_a_dead_access_is_replaced_by_what_the_sign_in_brings(
     assert new.credential.secret.get_secret_value() == "access-granted-by-alice-1"
 
 
-async def test_who_has_access_that_works_needs_no_other(authorization: AuthorizationFixture) -> None:
+async def test_a_user_with_working_access_needs_no_other(authorization: AuthorizationFixture) -> None:
     await authorization.connect("alice")
     consent_request = await authorization.ask("alice", scopes=WRITE)
 
@@ -332,7 +332,7 @@ async def test_a_sign_in_that_cannot_be_stored_leaves_no_access_for_long(
     assert await authorization.given_back() == ["access-granted-by-alice-0", "access-granted-by-alice-1"]
 
 
-async def test_what_another_server_has_ended_meanwhile_becomes_nobodys_access(
+async def test_a_transaction_that_another_replica_has_ended_gives_no_user_access(
     authorization: AuthorizationFixture,
 ) -> None:
     async def worked_off() -> None:
@@ -429,7 +429,7 @@ async def test_a_client_that_is_removed_loses_its_tokens(authorization: Authoriz
     assert (view.clients, view.signed_in) == ((), ())
 
 
-async def test_nobody_signs_out_the_clients_of_another(authorization: AuthorizationFixture) -> None:
+async def test_no_user_signs_out_the_clients_of_another(authorization: AuthorizationFixture) -> None:
     token = await token_of(authorization)
     bob = await authorization.browser("bob")
 

@@ -108,7 +108,7 @@ async def test_a_challenge_of_another_form_than_s256_gets_no_code(desk: Desk) ->
     assert caught.value.error == "invalid_request"
 
 
-async def test_who_came_back_gets_a_code_as_long_as_they_may_go_on(desk: Desk) -> None:
+async def test_a_user_gets_a_code_while_they_may_continue(desk: Desk) -> None:
     completed = back(leaving(desk.moment), ALICE, desk.moment)
     await desk.database.auth_transactions.hold(completed, browser=BROWSER)
     came = TransactionKey(completed.auth_transaction.id, BROWSER)
@@ -267,7 +267,7 @@ async def test_a_person_who_is_not_allowed_any_more_gets_no_tokens_and_loses_tho
         await strict.refresh(issued)
 
     assert caught.value.error == "invalid_grant"
-    assert asked == [ALICE], "nobody is asked about tokens that are good for nothing"
+    assert asked == [ALICE], "no request for tokens that are invalid anyway"
     assert [await desk.is_good(one) for one in (issued, other)] == [False, True]
     assert (await desk.database.audit.recent(ALICE, 1))[
         0
@@ -406,7 +406,7 @@ async def test_a_server_that_has_moved_takes_none_of_its_former_codes_and_refres
         assert caught.value.error == "invalid_grant"
 
 
-async def test_while_the_database_cannot_tell_nobody_is_let_in(desk: Desk, path: Path) -> None:
+async def test_while_the_database_cannot_be_read_no_token_is_accepted(desk: Desk, path: Path) -> None:
     issued = await desk.issue()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE access_tokens")

@@ -154,7 +154,7 @@ async def test_a_member_is_let_in_again_at_once(authorization: AuthorizationFixt
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-async def test_a_nextcloud_that_cannot_answer_signs_nobody_out_and_is_left_alone_for_a_while(
+async def test_an_unavailable_nextcloud_signs_no_user_out_and_is_not_asked_for_a_while(
     authorization: AuthorizationFixture, status: int
 ) -> None:
     upstream = Upstream(authorization)
@@ -205,10 +205,10 @@ async def test_an_access_that_is_refused_twice_is_not_used_again(authorization: 
     told = [await upstream.says(lambda: refusal(401)) for _ in range(3)]
 
     assert set(told) == {"Nextcloud no longer accepts the access given earlier"}
-    assert upstream.asked == 4, "each refusal counts against everybody behind this server's address"
+    assert upstream.asked == 4, "each refusal counts against all users of this server"
 
 
-async def test_who_has_no_access_at_nextcloud_any_more_is_refused_unasked(
+async def test_a_user_without_access_at_nextcloud_is_refused_without_a_request(
     authorization: AuthorizationFixture,
 ) -> None:
     upstream = Upstream(authorization)

@@ -40,11 +40,11 @@ async def test_people_who_take_turns_at_one_browser_share_its_failures(
         await exchange_limiter.check(caller("carol").principal, "shared")
 
 
-async def test_three_failures_of_anybody_pause_every_stranger(exchange_limiter: ExchangeLimiter) -> None:
+async def test_three_failures_of_strangers_pause_every_stranger(exchange_limiter: ExchangeLimiter) -> None:
     for number in range(module.USUAL.of_strangers):
         await exchange_limiter.failed(caller(f"person-{number}").principal, f"browser-{number}")
 
-    with pytest.raises(Throttled, match="everybody else"):
+    with pytest.raises(Throttled, match="all other users"):
         await exchange_limiter.check(ALICE, "her own")
 
 

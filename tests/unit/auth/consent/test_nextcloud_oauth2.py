@@ -231,7 +231,7 @@ async def test_an_answer_that_names_another_user_is_refused_and_ended(
     assert office.families == 0
 
 
-async def test_an_answer_that_names_nobody_and_no_end_is_enough(office: Office, replica: Replica) -> None:
+async def test_a_response_without_user_and_expiry_is_enough(office: Office, replica: Replica) -> None:
     office.stage.network.before = altered(office, {"user_id": None, "expires_in": None})
 
     exchanged = await replica.provider.exchange_code(code=office.code("alice"), verifier=None, nonce=None)

@@ -172,7 +172,7 @@ async def test_without_a_place_to_ask_nothing_is_asked(mapped: Stage) -> None:
     assert (await mapped.browser("alice")).who.uid is None
 
 
-async def test_an_address_that_nobody_verified_names_no_account(tmp_path: Path, template: Path) -> None:
+async def test_an_unverified_address_names_no_account(tmp_path: Path, template: Path) -> None:
     async with open_consent_service(tmp_path, template, mapping_claim="email") as stage:
         verified = await stage.browser("alice", email="alice@x.test", email_verified=True)
         typed = await stage.browser("bob", email="alice@x.test", email_verified=False)
@@ -184,7 +184,7 @@ async def test_an_address_that_nobody_verified_names_no_account(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("verified", [False, "false", None, 1.5])
-async def test_an_address_that_nobody_verified_is_nobodys_identity(
+async def test_an_unverified_address_identifies_no_user(
     tmp_path: Path, template: Path, verified: object
 ) -> None:
     async with open_consent_service(tmp_path, template, identity_claim="email") as stage:

@@ -73,7 +73,7 @@ async def test_a_healthy_identity_provider_passes_every_check() -> None:
     }
 
 
-async def test_a_claim_is_advised_where_people_say_themselves_which_account_is_theirs() -> None:
+async def test_a_claim_is_advised_where_users_name_their_account_themselves() -> None:
     found = await examined(IdentityProvider(), account_mapping="confirm")
 
     assert found["accounts"].verdict is Verdict.WARN

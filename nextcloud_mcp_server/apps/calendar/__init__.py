@@ -1,0 +1,1 @@
+"""Calendars: their events, over CalDAV."""

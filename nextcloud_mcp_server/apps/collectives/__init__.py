@@ -1,0 +1,1 @@
+"""Collectives: pages that groups write."""

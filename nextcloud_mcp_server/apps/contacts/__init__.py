@@ -1,0 +1,1 @@
+"""Contacts in address books, over CardDAV."""

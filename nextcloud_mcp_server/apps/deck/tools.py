@@ -1,0 +1,263 @@
+"""Tools for the Deck app."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from nextcloud_mcp_server.apps.deck import results
+from nextcloud_mcp_server.apps.deck.client import LAST, Changes, DeckClient, Place
+from nextcloud_mcp_server.apps.deck.models import Board, Card
+from nextcloud_mcp_server.apps.deck.results import BoardPage, Boards, CardDeleted, CardText, CardWritten
+from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.tools import pagination, time_argument
+from nextcloud_mcp_server.tools.arguments import Empty
+from nextcloud_mcp_server.tools.text_page import cut
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+deck = Toolset("deck")
+
+#: Leaves room for the comments within the limit of a result.
+_MAX_TEXT_BYTES = 12_000
+_MAX_TITLE = 255
+_COMMENTS = 10
+_LISTED = 20
+#: Archived cards are fetched one by one.
+_ARCHIVED = 20
+
+Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
+Assignees = Annotated[list[str] | None, Field(description="User ids; the whole list.")]
+Due = Annotated[str | None, Field(description='ISO 8601; "" for none.'), Empty("no date")]
+
+
+async def _boards(nc: Account, cursor: str | None) -> Boards:
+    rows = [results.board_row(board) for board in await nc.client(DeckClient).list_boards()]
+    start = pagination.start(cursor)
+    shown = pagination.fit(rows[start:])
+    return Boards(boards=shown, cursor=pagination.following(start + len(shown), len(rows)))
+
+
+@deck.tool("Show boards", read_only=True, aliases={"nc_deck_list_boards": {}})
+@require_provisioning("deck:read")
+async def nc_deck_get_board(
+    nc: Account,
+    board_id: Annotated[Id | None, Field(description="Show this one.")] = None,
+    *,
+    query: Annotated[str, Field(description="Only cards with these words.")] = "",
+    archived: Annotated[bool, Field(description="The archived cards instead.")] = False,
+    limit: Annotated[int, Field(ge=1, le=200)] = 100,
+    cursor: str | None = None,
+) -> Boards | BoardPage:
+    """List the Deck boards, or show one: its stacks, labels and members, and its cards in pages by cursor."""
+    if board_id is None:
+        if query or archived:
+            raise InvalidInput("'query' and 'archived' are about the cards of a board: send board_id, too.")
+        return await _boards(nc, cursor)
+    filters = (board_id, query, archived)
+    start = pagination.start(cursor, *filters)
+    board = await nc.client(DeckClient).board(board_id)
+    stacks = sorted(
+        await nc.client(DeckClient).stacks(board_id, archived=archived),
+        key=lambda stack: (stack.order, number(stack.id)),
+    )
+    words = folded(query).split()
+    cards = [
+        card
+        for stack in stacks
+        for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
+        if _matches(card, words)
+    ]
+    shown = await nc.client(DeckClient).whole(
+        board_id, cards[start : start + (min(limit, _ARCHIVED) if archived else limit)]
+    )
+    rows = pagination.fit([results.card_row(card) for card in shown])
+    cursor = pagination.following(start + len(rows), len(cards), *filters)
+    return results.page(board, stacks, rows, total=len(cards), cursor=cursor)
+
+
+@deck.tool("Read a card", read_only=True)
+@require_provisioning("deck:read")
+async def nc_deck_get_card(
+    nc: Account,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
+    *,
+    offset: Annotated[int, Field(ge=0)] = 0,
+    comments_offset: Annotated[int, Field(ge=0)] = 0,
+) -> CardText:
+    """Read a card: its description, in pages of bytes, its newest comments, and the etag a change needs."""
+    card = await nc.client(DeckClient).card(Place(board_id, stack_id, card_id))
+    part = cut(card.description, offset=offset, limit=_MAX_TEXT_BYTES)
+    comments = (
+        await nc.client(DeckClient).comments(card_id, limit=_COMMENTS, offset=comments_offset)
+        if card.comments
+        else []
+    )
+    return results.text(card, part, comments)
+
+
+@deck.tool("Create a card")
+@require_provisioning("deck:write")
+async def nc_deck_create_card(
+    nc: Account,
+    board_id: Id,
+    stack_id: Id,
+    title: str,
+    *,
+    description: str = "",
+    due: Due = None,
+    labels: Labels = None,
+    assignees: Assignees = None,
+) -> CardWritten:
+    """Create a card at the end of a stack."""
+    changes = await _changes(
+        nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
+    )
+    made = await nc.client(DeckClient).create(board_id, stack_id, changes)
+    return results.written(made.card, made.note)
+
+
+# A comment does not change the etag, so repeating the call would add another one.
+@deck.tool("Change a card", destructive=True, repeatable=False)
+@require_provisioning("deck:write")
+async def nc_deck_update_card(
+    nc: Account,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
+    *,
+    etag: str,
+    title: str | None = None,
+    description: Annotated[
+        str | None, Field(description="Replaces the whole text."), Empty("takes it off")
+    ] = None,
+    due: Due = None,
+    done: bool | None = None,
+    archived: bool | None = None,
+    labels: Labels = None,
+    assignees: Assignees = None,
+    comment: Annotated[str | None, Field(description="Adds a comment.")] = None,
+) -> CardWritten:
+    """Change only the given parts of a card, or mark it done, archive or comment it."""
+    given = (title, description, due, done, archived, labels, assignees, comment)
+    if all(one is None for one in given):
+        raise InvalidInput("Nothing to change: send at least one of 'title', 'done', 'comment' and so on.")
+    changes = await _changes(
+        nc,
+        board_id,
+        title=title,
+        description=description,
+        due=due,
+        done=done,
+        archived=archived,
+        labels=labels,
+        assignees=assignees,
+        comment=comment,
+    )
+    changed = await nc.client(DeckClient).update(Place(board_id, stack_id, card_id), changes, if_match=etag)
+    return results.written(changed.card, changed.note)
+
+
+@deck.tool("Move a card", destructive=True)
+@require_provisioning("deck:write")
+async def nc_deck_move_card(
+    nc: Account,
+    board_id: Id,
+    stack_id: Id,
+    card_id: Id,
+    *,
+    etag: str,
+    to_stack_id: Id,
+    position: Annotated[int | None, Field(ge=0, description="0 = top; default: the end.")] = None,
+) -> CardWritten:
+    """Move a card to another stack of its board, or to another place in its stack."""
+    stacks = {stack.id: stack.title for stack in (await nc.client(DeckClient).board(board_id)).stacks}
+    if to_stack_id not in stacks:
+        known = ", ".join(f"{each} “{title}”" for each, title in list(stacks.items())[:_LISTED])
+        raise InvalidInput(f"'to_stack_id' is no stack of this board. Its stacks are: {known or 'none'}.")
+    place = Place(board_id, stack_id, card_id)
+    order = LAST if position is None else position
+    return results.written(
+        await nc.client(DeckClient).move(place, to_stack_id, position=order, if_match=etag)
+    )
+
+
+@deck.tool("Delete a card", destructive=True)
+@require_provisioning("deck:write")
+async def nc_deck_delete_card(
+    nc: Account, board_id: Id, stack_id: Id, card_id: Id, *, etag: str
+) -> CardDeleted:
+    """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
+    return results.deleted(
+        await nc.client(DeckClient).delete(Place(board_id, stack_id, card_id), if_match=etag)
+    )
+
+
+def _matches(card: Card, words: Sequence[str]) -> bool:
+    text = folded(
+        "\n".join((card.title, card.description, *(label.title for label in card.labels), *card.people))
+    )
+    return all(word in text for word in words)
+
+
+async def _changes(
+    nc: Account,
+    board_id: Id,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    due: str | None = None,
+    done: bool | None = None,
+    archived: bool | None = None,
+    labels: Sequence[str] | None = None,
+    assignees: Sequence[str] | None = None,
+    comment: str | None = None,
+) -> Changes:
+    """Validate the changes; labels and users are looked up on the board."""
+    if title is not None and not 0 < len(title.strip()) <= _MAX_TITLE:
+        raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
+    if comment is not None and not comment.strip():
+        raise InvalidInput("'comment' is empty: send its text.")
+    board = None if labels is None and assignees is None else await nc.client(DeckClient).board(board_id)
+    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
+    return Changes(
+        title=None if title is None else title.strip(),
+        description=description,
+        duedate=await _due(nc, due),
+        done=finished[done],
+        archived=archived,
+        labels=None if labels is None or board is None else _label_ids(board, labels),
+        people=None if assignees is None or board is None else _uids(board, assignees),
+        comment=comment,
+    )
+
+
+async def _due(nc: Account, text: str | None) -> str | None:
+    """Parse a due date and return it in UTC: Deck drops the offset when it stores the date."""
+    return text and (await time_argument.read(nc, "due", text)).isoformat(timespec="seconds")
+
+
+def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
+    known = {folded(label.title): label.id for label in board.labels}
+    missing = [title for title in titles if folded(title) not in known]
+    if missing:
+        listed = ", ".join(f"“{label.title}”" for label in board.labels[:_LISTED])
+        raise InvalidInput(f"The board has no label “{missing[0]}”. Its labels are: {listed or 'none'}.")
+    return [known[folded(title)] for title in titles]
+
+
+def _uids(board: Board, names: Sequence[str]) -> list[str]:
+    """Find users of the board by their ids or, for unknown ids, by their names."""
+    known = {person.name: person.uid for person in board.people} | {
+        person.uid: person.uid for person in board.people
+    }
+    missing = [name for name in names if name not in known]
+    if missing:
+        listed = ", ".join(person.uid for person in board.people[:_LISTED])
+        raise InvalidInput(f"“{missing[0]}” is no member of the board. Its members are: {listed}.")
+    return [known[name] for name in names]

@@ -1,0 +1,191 @@
+"""Tools for the Forms app."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from nextcloud_mcp_server.apps.forms.client import Form, FormsClient, FormStub, Question, Submission
+from nextcloud_mcp_server.formats import timestamp
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.tools import pagination
+from nextcloud_mcp_server.tools.result import LongText, Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+forms = Toolset("forms")
+
+#: The whole description is sent twice, as text and as structured content, and a result may have 80,000 bytes.
+_DESCRIPTION_BYTES = 3_000
+_QUESTIONS_BYTES = 12_000
+_ANSWERS_BYTES = 18_000
+_LONGEST_NAME = 200
+_STATES = {1: "closed", 2: "archived"}
+
+
+class FormRow(Result):
+    """A form in a list; `answers` counts what the person may see."""
+
+    id: Id
+    title: str
+    mine: bool
+    state: str | None = None
+    expires: datetime | None = None
+    answers: int | None = None
+
+
+class FormList(Result):
+    """The forms the person made, and those shown to them."""
+
+    forms: list[FormRow]
+    total: int
+    cursor: str | None = None
+
+
+class QuestionRow(Result):
+    """A question; `name` is what its answers are given under."""
+
+    name: str
+    type: str
+    required: bool | None = None
+    description: str | None = None
+    options: list[str] | None = None
+
+
+class AnswerRow(Result):
+    """What a user answered: question → answers."""
+
+    id: Id
+    at: datetime
+    by: str
+    answers: dict[str, str]
+    truncated: bool | None = None
+
+
+class FormText(Result):
+    """A form and a page of what was answered, newest first; questions come with the first page alone."""
+
+    id: Id
+    title: str
+    owner: str
+    description: LongText | None = None
+    state: str | None = None
+    expires: datetime | None = None
+    questions: list[QuestionRow] | None = None
+    answers: list[AnswerRow] | None = None
+    total: int | None = None
+    cursor: str | None = None
+    note: str | None = None
+
+
+async def _forms(nc: Account, query: str, cursor: str | None) -> FormList:
+    """List the forms of the user, and then those shared with the user."""
+    start = pagination.start(cursor, query)
+    words = folded(query).split()
+    listed = [_row(stub, mine=True) for stub in await nc.client(FormsClient).owned()]
+    listed += [_row(stub, mine=False) for stub in await nc.client(FormsClient).shared()]
+    found = [row for row in listed if all(word in folded(row.title) for word in words)]
+    rows = pagination.fit(found[start:])
+    following = pagination.following(start + len(rows), len(found), query)
+    return FormList(forms=rows, total=len(found), cursor=following)
+
+
+@forms.tool("Read forms", read_only=True, aliases={"nc_forms_list_forms": {}})
+@require_provisioning("forms:read")
+async def nc_forms_get_form(
+    nc: Account,
+    form_id: Annotated[Id | None, Field(description="Read this one.")] = None,
+    *,
+    query: Annotated[str, Field(description="Words of titles, or a phrase of its answers.")] = "",
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+) -> FormList | FormText:
+    """List the forms the person made or may see, or read one: its questions, and the answers in pages by cursor."""
+    if form_id is None:
+        return await _forms(nc, query, cursor)
+    start = pagination.start(cursor, form_id, query)
+    form = await nc.client(FormsClient).form(form_id)
+    names = _names(form.questions)
+    if not form.results:
+        note = "The person may answer this form, but not see what others answered."
+        return _text(form, names, first=True, note=note)
+    found = await nc.client(FormsClient).submissions(form, query=query, limit=limit, offset=start)
+    rows = pagination.fit([_answers(one, form.questions, names) for one in found.submissions], _ANSWERS_BYTES)
+    following = pagination.following(start + len(rows), found.total, form_id, query) if rows else None
+    text = _text(form, names, first=cursor is None)
+    return text.model_copy(update={"answers": rows, "total": found.total, "cursor": following})
+
+
+def _row(stub: FormStub, *, mine: bool) -> FormRow:
+    return FormRow(
+        id=stub.id,
+        title=stub.title,
+        mine=mine,
+        state=_STATES.get(stub.state or 0),
+        expires=_moment(stub.expires),
+        answers=stub.submissions,
+    )
+
+
+def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = None) -> FormText:
+    rows = [_question(one, names[one.id]) for one in form.questions]
+    shown = pagination.fit(rows, _QUESTIONS_BYTES)
+    if len(shown) < len(rows):
+        note = f"Only the first {len(shown)} of {len(rows)} questions are shown here. {note or ''}".strip()
+    [description] = pagination.fitting([form.description or ""], _DESCRIPTION_BYTES)
+    return FormText(
+        id=form.id,
+        title=form.title,
+        owner=form.owner,
+        description=description or None,
+        state=_STATES.get(form.state or 0),
+        expires=_moment(form.expires),
+        questions=shown if first else None,
+        note=note if first else None,
+    )
+
+
+def _names(questions: Sequence[Question]) -> dict[str, str]:
+    """Return the names of the questions by id; the id is appended to duplicates and empty texts."""
+    texts = [question.text[:_LONGEST_NAME] for question in questions]
+    return {
+        one.id: text if text and texts.count(text) == 1 else f"{text} #{one.id}".strip()
+        for one, text in zip(questions, texts, strict=True)
+    }
+
+
+def _question(one: Question, name: str) -> QuestionRow:
+    return QuestionRow(
+        name=name,
+        type=one.type,
+        required=one.required or None,
+        description=one.description or None,
+        options=pagination.fitting([option.text for option in one.options], _DESCRIPTION_BYTES) or None,
+    )
+
+
+def _answers(one: Submission, questions: Sequence[Question], names: dict[str, str]) -> AnswerRow:
+    """Return the row of a submission; several answers to one question are joined."""
+    known = {question.id: question for question in questions}
+    given: dict[str, list[str]] = {}
+    for answer in one.answers:
+        question = known.get(answer.question)
+        name = f"deleted question #{answer.question}" if question is None else names[question.id]
+        text = answer.text if question is None else question.readable(answer.text)
+        given.setdefault(name, []).append(text)
+    whole = ["; ".join(texts) for texts in given.values()]
+    # The name counts as one more text of the result.
+    shown = pagination.fitting(whole, max(0, _ANSWERS_BYTES - sum(len(name.encode()) for name in given)))
+    return AnswerRow(
+        id=one.id,
+        at=timestamp.moment(one.at),
+        by=one.by,
+        answers=dict(zip(given, shown, strict=False)),
+        truncated=None if shown == whole else True,
+    )
+
+
+def _moment(seconds: int) -> datetime | None:
+    return timestamp.moment(seconds) if seconds else None

@@ -1,0 +1,1 @@
+"""Mail: accounts, mailboxes and messages."""

@@ -1,0 +1,1 @@
+"""News: feeds and their articles."""

@@ -1,0 +1,151 @@
+"""The News app (API 1.3): feeds, folders and articles.
+
+All models follow `docs/development/api/api-v1-3.md` and the controllers, mappers and `toAPI` of version 28.7.0, and
+were observed on a server whose feeds had been inserted into its tables. Articles are returned newest first by their
+ids, always with their bodies. No route returns a single article, so the one before the next id is requested.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from pydantic import Field, TypeAdapter
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.top_k import cut
+
+_BASE: Final = "/index.php/apps/news/api/v1-3"
+_NO_ARTICLE: Final = (
+    "There is no such article; News also deletes old ones. "
+    "Call nc_news_read_articles without article_id for those there are."
+)
+_SENTENCES: Final = {404: _NO_ARTICLE}
+
+#: The kinds of lists, in the numbers of `ListType`.
+_FEED, _FOLDER, _STARRED, _ALL = range(4)
+
+#: The folder id of a feed without a folder.
+NO_FOLDER: Final = "0"
+
+Mark = Literal["read", "unread", "star", "unstar"]
+
+
+class Folder(Answer):
+    """A folder of feeds."""
+
+    id: Id
+    name: str | None = None
+
+
+class Feed(Answer):
+    """A feed that the user follows."""
+
+    id: Id
+    title: str | None = None
+    url: str | None = None
+    folder_id: Id | None = Field(default=None, validation_alias="folderId")
+    unread: int | None = Field(default=None, validation_alias="unreadCount")
+    failures: int | None = Field(default=None, validation_alias="updateErrorCount")
+
+
+class Feeds(Answer):
+    """All feeds, and the number of starred articles."""
+
+    feeds: list[Feed]
+    starred: int | None = Field(default=None, validation_alias="starredCount")
+
+
+class Article(Answer):
+    """One article; title, author and URLs are as the feed wrote them."""
+
+    id: Id
+    feed_id: Id = Field(validation_alias="feedId")
+    title: str | None = None
+    author: str | None = None
+    url: str | None = None
+    published_at: int | None = Field(default=None, validation_alias="pubDate")
+    body: str | None = None
+    enclosure: str | None = Field(default=None, validation_alias="enclosureLink")
+    unread: bool | None = None
+    starred: bool | None = None
+
+
+class _Folders(Answer):
+    folders: list[Folder]
+
+
+class _Articles(Answer):
+    items: list[Article]
+
+
+_FOLDERS = TypeAdapter(_Folders)
+_FEEDS = TypeAdapter(Feeds)
+_ARTICLES = TypeAdapter(_Articles)
+
+
+class NewsClient(AppClient):
+    """Reads one user's feeds, and marks articles."""
+
+    async def folders(self) -> list[Folder]:
+        """Fetch all folders."""
+        return decoded(await self._http.request("GET", f"{_BASE}/folders"), _FOLDERS).folders
+
+    async def feeds(self) -> Feeds:
+        """Fetch all feeds."""
+        return decoded(await self._http.request("GET", f"{_BASE}/feeds"), _FEEDS)
+
+    async def articles(
+        self,
+        *,
+        limit: int,
+        before: int = 0,
+        feed_id: Id | None = None,
+        folder_id: Id | None = None,
+        starred: bool = False,
+        unread: bool = False,
+    ) -> list[Article]:
+        """Fetch articles with ids below `before`, highest first; of one feed or folder, or starred ones.
+
+        News does not support `starred` together with `unread`.
+        """
+        kind, of = _ALL, "0"
+        if feed_id is not None:
+            kind, of = _FEED, feed_id
+        elif folder_id is not None:
+            kind, of = _FOLDER, folder_id
+        elif starred:
+            kind = _STARRED
+        params: dict[str, str | int] = {
+            "type": kind,
+            "id": of,
+            "getRead": "false" if unread else "true",
+            "batchSize": limit,
+            "offset": before,
+        }
+        found = decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
+        return cut([one for one in found if not before or number(one.id) < before], limit).rows
+
+    async def article(self, article_id: Id) -> Article:
+        """Fetch one article.
+
+        Raises:
+            NotFound: No such article.
+        """
+        found = await self.articles(limit=1, before=number(article_id) + 1)
+        if not found or found[0].id != article_id:
+            raise errors.NotFound(_NO_ARTICLE)
+        return found[0]
+
+    async def mark(self, article_ids: Sequence[Id], mark: Mark) -> None:
+        """Mark articles. Among several, News ignores missing ones.
+
+        Raises:
+          NotFound: The only article does not exist.
+        """
+        if len(article_ids) == 1:
+            await self._http.request("POST", f"{_BASE}/items/{article_ids[0]}/{mark}", sentences=_SENTENCES)
+        else:
+            sent = {"itemIds": [number(one) for one in article_ids]}
+            await self._http.request("POST", f"{_BASE}/items/{mark}/multiple", json=sent)

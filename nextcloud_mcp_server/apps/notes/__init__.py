@@ -1,0 +1,1 @@
+"""Notes: the app for notes in Markdown."""

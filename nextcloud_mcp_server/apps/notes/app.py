@@ -1,0 +1,36 @@
+"""Declares the toolset `notes`: what it requires, and what the pages say about it."""
+
+from nextcloud_mcp_server.declarations.app import App, Scope, Words
+
+app = App(
+    "notes",
+    about="notes",
+    requires="notes",
+    scopes=(
+        Scope(
+            "notes:read",
+            what=Words("Read your notes", "Deine Notizen lesen"),
+            detail=Words("Open them and search in them.", "Sie öffnen und darin suchen."),
+        ),
+        Scope(
+            "notes:write",
+            what=Words("Change your notes", "Deine Notizen ändern"),
+            detail=Words("Write new ones, edit, delete.", "Neue schreiben, bearbeiten, löschen."),
+        ),
+    ),
+    actions={
+        "nc_notes_list_notes": Words("Listed notes", "Hat Notizen aufgelistet"),
+        "nc_notes_search_notes": Words("Searched notes", "Hat in Notizen gesucht"),
+        "nc_notes_get_note": Words("Read a note", "Hat eine Notiz gelesen"),
+        "nc_notes_create_note": Words("Wrote a new note", "Hat eine neue Notiz geschrieben"),
+        "nc_notes_update_note": Words("Changed a note", "Hat eine Notiz geändert"),
+        "nc_notes_append_content": Words("Added to a note", "Hat einer Notiz etwas hinzugefügt"),
+        "nc_notes_edit_note": Words("Edited a note", "Hat eine Notiz bearbeitet"),
+        "nc_notes_delete_note": Words("Deleted a note", "Hat eine Notiz gelöscht"),
+        "nc_notes_get_attachment": Words(
+            "Looked at an attachment of a note", "Hat den Anhang einer Notiz angesehen"
+        ),
+    },
+    audit_fields=("path", "note_id", "title"),
+    resources=("Notes",),
+)

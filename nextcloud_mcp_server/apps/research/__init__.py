@@ -1,0 +1,1 @@
+"""Research in notes and files, with questions in place of paths."""

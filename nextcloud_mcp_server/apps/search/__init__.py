@@ -1,0 +1,1 @@
+"""Nextcloud's unified search."""

@@ -1,0 +1,21 @@
+"""Declares the toolset `search`: what it requires, and what the pages say about it."""
+
+from nextcloud_mcp_server.declarations.app import App, Scope, Words
+
+app = App(
+    "search",
+    about="search in everything",
+    scopes=(
+        Scope(
+            "search:read",
+            what=Words("Search everywhere", "Überall suchen"),
+            detail=Words(
+                "Look in every app at once, also in those not listed here.",
+                "In allen Apps auf einmal nachsehen, auch in hier nicht genannten.",
+            ),
+        ),
+    ),
+    actions={
+        "nc_search_find_items": Words("Searched everywhere", "Hat überall gesucht"),
+    },
+)

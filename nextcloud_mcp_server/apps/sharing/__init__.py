@@ -1,0 +1,1 @@
+"""Shares with users, with groups and by public links."""

@@ -1,0 +1,163 @@
+"""Tools for the user status: presence and status message."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from nextcloud_mcp_server.apps.status.client import Status, StatusClient
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.formats import timestamp
+from nextcloud_mcp_server.nextcloud import file_errors, outcome
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.outcome import Part
+from nextcloud_mcp_server.tools import time_argument
+from nextcloud_mcp_server.tools.arguments import Empty
+from nextcloud_mcp_server.tools.file_results import shown_as
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+status = Toolset("status")
+
+#: The maximum of a signed 32-bit number, in Unix seconds.
+_LATEST: Final = 2**31 - 1
+
+
+class Shown(Result):
+    """A user's status; `clear_at` is when it ends by itself."""
+
+    status: str
+    message: str | None = None
+    icon: str | None = None
+    clear_at: datetime | None = None
+    shown_as: str | None = None
+
+    @classmethod
+    def of(cls, found: Status) -> "Shown":
+        """Build from a status."""
+        return cls(
+            status=found.status,
+            message=found.message or None,
+            icon=found.icon or None,
+            clear_at=None if found.clear_at is None else timestamp.moment(found.clear_at),
+            shown_as=shown_as(found.message or ""),
+        )
+
+
+class PersonShown(Shown):
+    """Whose status it is, and the status."""
+
+    person: str
+
+
+class StatusSet(Result):
+    """The status now, and what it was before, to set it back."""
+
+    now: Shown
+    before: Shown
+    note: str | None = None
+
+
+@status.tool("Read a status", read_only=True)
+@require_provisioning("status:read")
+async def nc_status_get_status(
+    nc: Account,
+    person: Annotated[str | None, Field(description="Name or account of somebody else.")] = None,
+) -> PersonShown:
+    """Tell whether the person, or another user, is there, and what they say about it."""
+    if person is None:
+        return _shown(nc.uid, await nc.client(StatusClient).own())
+    someone = await nc.client(StatusClient).find_person(person)
+    return _shown(str(someone), await nc.client(StatusClient).of(someone.id))
+
+
+def _shown(person: str, found: Status) -> PersonShown:
+    return PersonShown(person=person, **Shown.of(found).model_dump())
+
+
+@status.tool("Set the own status", destructive=True, repeatable=True)
+@require_provisioning("status:write")
+async def nc_status_set_status(
+    nc: Account,
+    *,
+    status: Literal["online", "away", "busy", "dnd", "invisible"] | None = None,
+    message: Annotated[
+        str | None,
+        Field(max_length=80, description='"" takes message and icon off.'),
+        Empty("takes message and icon off"),
+    ] = None,
+    icon: Annotated[
+        str | None, Field(max_length=20, description="One emoji."), Empty("takes the icon off")
+    ] = None,
+    clear_at: Annotated[
+        str | None,
+        Field(description='When all of it ends, such as 2026-11-27T15:00:00Z; "" for never.'),
+        Empty("never"),
+    ] = None,
+) -> StatusSet:
+    """Set what is given of the person's own status, which others see; the answer says what it was before."""
+    if status is None and message is None and icon is None and clear_at is None:
+        raise InvalidInput("Say what to set: status, message, icon or clear_at.")
+    until = None if not clear_at else _last(await time_argument.read(nc, "clear_at", clear_at))
+    before = now = await nc.client(StatusClient).own()
+    said = message is not None or icon is not None or clear_at is not None
+    if said:
+        # A new message does not end when the old one would have.
+        until = before.clear_at if message is None and clear_at is None else until
+        now = await _say(nc, before, message, icon, until)
+    failed = None
+    if status is not None:
+        now, failed = await _be(nc, status, now, said=said)
+    pairs = {"message": message, "icon": icon, "status": None if failed else status}
+    parts = [
+        Part(name, sent, getattr(now, name), getattr(before, name))
+        for name, sent in pairs.items()
+        if sent is not None
+    ]
+    if clear_at is not None:
+        parts.append(Part("clear_at", _iso(until), _iso(now.clear_at), _iso(before.clear_at)))
+    notes = (failed, outcome.compare("Nextcloud", parts))
+    return StatusSet(now=Shown.of(now), before=Shown.of(before), note=" ".join(filter(None, notes)) or None)
+
+
+def _iso(seconds: int | None) -> str | None:
+    return None if seconds is None else timestamp.moment(seconds).isoformat()
+
+
+def _last(at: datetime) -> int:
+    """Return the Unix time at which a status ends.
+
+    Raises:
+      InvalidInput: It exceeds the four bytes of Nextcloud's database column.
+    """
+    seconds = int(at.timestamp())
+    if seconds > _LATEST:
+        raise InvalidInput(
+            "'clear_at' is later than Nextcloud can keep the end of a status, which is 2038-01-19T03:14:07Z: send an "
+            'earlier one, or "" for never.'
+        )
+    return seconds
+
+
+async def _say(
+    nc: Account, before: Status, message: str | None, icon: str | None, until: int | None
+) -> Status:
+    if message is None and icon is None and before.message_id is not None:
+        return await nc.client(StatusClient).end_predefined(before.message_id, until)
+    if icon is None:
+        icon = None if message == "" else before.icon
+    return await nc.client(StatusClient).set_message(
+        (before.message if message is None else message) or None, icon or None, until
+    )
+
+
+async def _be(nc: Account, presence: str, now: Status, *, said: bool) -> tuple[Status, str | None]:
+    """Set the user's presence; an error says which changes were made before."""
+    try:
+        return await nc.client(StatusClient).set_presence(presence), None
+    except file_errors.OF_ACCESS:
+        raise
+    except NextcloudError as error:
+        if not said:
+            raise
+        return now, f"The message is set, but '{presence}' is not{file_errors.perhaps(error)}. {error}"

@@ -1,0 +1,259 @@
+"""Tools for the Tables app."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, cast
+
+from pydantic import Field
+
+from nextcloud_mcp_server.apps.tables import results
+from nextcloud_mcp_server.apps.tables.client import Row, Table, TablesClient
+from nextcloud_mcp_server.apps.tables.results import RowDeleted, RowValues, TableList, TablePage
+from nextcloud_mcp_server.apps.tables.values import Column, shown, stored
+from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.formats import ical_time
+from nextcloud_mcp_server.nextcloud import file_errors, outcome
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
+from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.top_k import Position
+from nextcloud_mcp_server.tools import pagination
+from nextcloud_mcp_server.tools.progress import Progress
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+tables = Toolset("tables")
+
+_CHUNK = 500
+_SEARCHED_ROWS = 5_000
+_COMPARISON = re.compile(r"(<=|>=|!=|<|>)(.+)")
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "!=": operator.ne,
+}  # fmt: skip
+
+Values = Annotated[dict[str, Any], Field(description="Column name → value; choices by label; null clears.")]
+
+
+async def _tables(nc: Account, cursor: str | None) -> TableList:
+    rows = [results.table_row(table) for table in await nc.client(TablesClient).list_tables()]
+    start = pagination.start(cursor)
+    shown_rows = pagination.fit(rows[start:])
+    return TableList(tables=shown_rows, cursor=pagination.following(start + len(shown_rows), len(rows)))
+
+
+@tables.tool("Show tables", read_only=True, aliases={"nc_tables_list_tables": {}})
+@require_provisioning("tables:read")
+async def nc_tables_get_table(
+    nc: Account,
+    table_id: Annotated[Id | None, Field(description="Show this one.")] = None,
+    *,
+    query: Annotated[str, Field(description="Only rows with these words.")] = "",
+    where: Annotated[
+        dict[str, Any] | None,
+        Field(description='Column name → value; text by a part, numbers and dates also as ">=5".'),
+    ] = None,
+    row_id: Annotated[Id | None, Field(description="Only this row, with its long texts.")] = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    cursor: str | None = None,
+    progress: Progress,
+) -> TableList | TablePage:
+    """List the tables, or show one: its columns, and its rows in pages by cursor."""
+    if table_id is None:
+        if query or where or row_id is not None:
+            raise InvalidInput(
+                "'query', 'where' and 'row_id' are about the rows of a table: send table_id, too."
+            )
+        return await _tables(nc, cursor)
+    filters = (table_id, query, sorted((where or {}).items(), key=str))
+    start = pagination.start(cursor, *filters)
+    client = nc.client(TablesClient)
+    table, columns = await client.table(table_id), await client.columns(table_id)
+    if row_id is not None:
+        row = await client.row(row_id)
+        if row.table_id != table_id:
+            raise NotFound(f"That row is not in this table but in the one with the id {row.table_id}.")
+        one = results.row(row, columns, whole=True)
+        return results.page(table, columns, [one], total=1, searched=None, cursor=None)
+    tests = _tests(columns, query, where or {})
+    searched = None
+    if tests:
+        found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
+        total, part = len(found), found[start : start + limit]
+    else:
+        total = table.rows
+        part = await client.rows(table_id, limit=limit, offset=start, total=total)
+    rows = pagination.fit([results.row(row, columns) for row in part])
+    following = start + len(rows)
+    more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
+    return results.page(
+        table,
+        columns,
+        rows,
+        total=total,
+        searched=searched,
+        cursor=pagination.seal(Position.of(following, ""), *filters) if more else None,
+    )
+
+
+@tables.tool("Add a row")
+@require_provisioning("tables:write")
+async def nc_tables_create_row(nc: Account, table_id: Id, values: Values) -> RowValues:
+    """Add a row to a table; nc_tables_get_table says which columns it has and what they take."""
+    columns = await nc.client(TablesClient).columns(table_id)
+    sent = _stored(columns, values, whole=True)
+    made = await nc.client(TablesClient).create(table_id, sent)
+    return await _read_again(nc, made, columns, sent)
+
+
+@tables.tool("Change a row", destructive=True)
+@require_provisioning("tables:write")
+async def nc_tables_update_row(nc: Account, row_id: Id, values: Values, *, etag: str) -> RowValues:
+    """Change only the given cells of a row."""
+    row = await nc.client(TablesClient).current(row_id, etag)
+    columns = await nc.client(TablesClient).columns(row.table_id)
+    sent = _stored(columns, values, whole=False)
+    return await _read_again(nc, await nc.client(TablesClient).update(row, sent), columns, sent, before=row)
+
+
+@tables.tool("Delete a row", destructive=True)
+@require_provisioning("tables:write")
+async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDeleted:
+    """Delete a row for good: there is no trash; the answer repeats its values."""
+    row = await nc.client(TablesClient).current(row_id, etag)
+    columns = await nc.client(TablesClient).columns(row.table_id)
+    await nc.client(TablesClient).delete(row_id)
+    return results.deleted(row, columns)
+
+
+async def _read_again(
+    nc: Account,
+    answered: Row,
+    columns: Sequence[Column],
+    sent: Mapping[str, object],
+    *,
+    before: Row | None = None,
+) -> RowValues:
+    """Fetch a written row again and compare it: Tables answers with what was sent, not what it stored."""
+    try:
+        row = await nc.client(TablesClient).row(answered.id)
+    except file_errors.NOT_SEEN as error:
+        note = f"It is written, but it could not be read afterwards, so what is stored is not known. {error}"
+        return results.row(answered, list(columns)).model_copy(update={"note": note})
+    called = results.names(list(columns))
+    parts = [
+        Part(
+            called[column.id],
+            shown(column, sent[column.id]),
+            shown(column, row.values.get(column.id)),
+            NEW if before is None else shown(column, before.values.get(column.id)),
+        )
+        for column in columns
+        if column.id in sent
+    ]
+    note = outcome.compare("Tables", parts)
+    return results.row(row, list(columns)).model_copy(update={"note": note})
+
+
+async def _search(
+    nc: Account, table: Table, matches: Callable[[Row], bool], progress: Progress
+) -> tuple[list[Row], int | None]:
+    """Filter the rows here, since the API cannot; the second value is None where all were searched."""
+    found: list[Row] = []
+    for offset in range(0, _SEARCHED_ROWS, _CHUNK):
+        rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
+        found += [row for row in rows if matches(row)]
+        if len(rows) < _CHUNK:
+            return found, None
+        seen = offset + len(rows)
+        await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
+    return found, _SEARCHED_ROWS
+
+
+def _column(columns: Sequence[Column], name: str) -> Column:
+    """Find a column by the name that nc_tables_get_table returns, in any letter case."""
+    called = results.names(list(columns))
+    for wanted, form in ((name, str), (folded(name), folded)):
+        found = [column for column in columns if form(called[column.id]) == wanted]
+        if len(found) == 1:
+            return found[0]
+    known = ", ".join(f"“{one}”" for one in called.values())
+    raise InvalidInput(f"The table has no column “{name[:100]}”. Its columns are: {known or 'none'}.")
+
+
+def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: bool) -> dict[str, object]:
+    """Convert values by name to stored values by id; `whole` is for a new row."""
+    if not values:
+        raise InvalidInput("'values' is empty: send at least one column with its value.")
+    found = {(column := _column(columns, name)).id: stored(column, value) for name, value in values.items()}
+    missing = [
+        column.title
+        for column in columns
+        if column.mandatory and (found.get(column.id) in (None, []) if whole or column.id in found else False)
+    ]
+    if missing:
+        raise InvalidInput(f"'{missing[0]}' is mandatory: send a value for it.")
+    return found
+
+
+def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -> list[Callable[[Row], bool]]:
+    """Return the conditions that a row must meet."""
+    tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
+    words = folded(query).split()
+    if words:
+
+        def has_words(row: Row) -> bool:
+            text = folded(
+                "\n".join(str(shown(column, row.values.get(column.id)) or "") for column in columns)
+            )
+            return all(word in text for word in words)
+
+        tests.append(has_words)
+    return tests
+
+
+def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
+    compared = _COMPARISON.fullmatch(wanted) if isinstance(wanted, str) else None
+    if compared is not None and column.type in ("number", "datetime"):
+        return _compared(column, compared[1], compared[2])
+    if column.type == "number":
+        return _compared(column, "==", str(wanted))
+
+    def is_it(row: Row) -> bool:
+        value = shown(column, row.values.get(column.id))
+        if isinstance(value, list):
+            return folded(str(wanted)) in [folded(str(one)) for one in cast("list[object]", value)]
+        if isinstance(value, str):
+            equal = folded(_clock_text(column, str(wanted)))
+            return equal in folded(value) if column.type in ("text", "datetime") else equal == folded(value)
+        return value == wanted or (value is None and wanted in ("", False))
+
+    return is_it
+
+
+def _clock_text(column: Column, text: str) -> str:
+    """Return a time for comparison as Tables stores it: local time without a zone."""
+    if column.type != "datetime":
+        return text
+    if ical_time.offset(text) is not None:
+        raise InvalidInput(
+            f"'{column.title}' holds times without a zone: compare it with one, such as 2026-12-24 18:30."
+        )
+    return text.replace("T", " ")
+
+
+def _compared(column: Column, sign: str, text: str) -> Callable[[Row], bool]:
+    """Return a comparison: of numbers as numbers, of dates as texts."""
+    bound: object = _clock_text(column, text.strip())
+    if column.type == "number":
+        try:
+            bound = float(text)
+        except ValueError:
+            raise InvalidInput(f"'{column.title}' is compared with a number, such as \">=5\".") from None
+
+    def is_beyond(row: Row) -> bool:
+        value = shown(column, row.values.get(column.id))
+        usable = isinstance(value, int | float) if column.type == "number" else isinstance(value, str)
+        return usable and _OPERATORS[sign](value, bound)
+
+    return is_beyond

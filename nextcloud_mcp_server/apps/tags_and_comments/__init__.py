@@ -1,0 +1,1 @@
+"""Tags, favorites and comments of files."""

@@ -1,0 +1,1 @@
+"""Talk: conversations and their messages."""

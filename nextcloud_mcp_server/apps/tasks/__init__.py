@@ -1,0 +1,1 @@
+"""Tasks, which are objects of calendars."""

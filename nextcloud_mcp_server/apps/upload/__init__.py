@@ -1,0 +1,1 @@
+"""Uploads in chunks, and transfers to and from the local folder."""

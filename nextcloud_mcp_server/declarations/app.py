@@ -1,0 +1,63 @@
+"""What this server knows of a Nextcloud app before any of its code is imported.
+
+Scopes and their texts, the toolset, the required app, audit fields, resources and the pages of the documentation
+are derived from the declarations. `apps/NAME/app.py` holds one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """A sentence of the pages, in each of their languages."""
+
+    en: str
+    de: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A permission: what it allows, as the pages say it. The name of a writing scope ends in `:write`.
+
+    `outward`: its tools affect other users. Nextcloud notifies or invites them, or shows them the result.
+    """
+
+    name: str
+    what: Words
+    detail: Words
+    outward: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One app: `name` is its package below `apps`, with its tools in the module `tools`."""
+
+    name: str
+    #: The name of its toolset in settings and headers, if it is not the name of the package.
+    toolset: str = ""
+    #: What the instructions for the model call it; empty: nothing.
+    about: str = ""
+    #: The app that must be installed at Nextcloud, as in the capabilities.
+    requires: str | None = None
+    #: The app is not in the capabilities, only in the menu of the users who may open it.
+    menu: bool = False
+    scopes: tuple[Scope, ...] = ()
+    #: Scopes of other apps that its tools need, too.
+    uses: tuple[str, ...] = ()
+    #: What the account page says of a call, by the name of the tool.
+    actions: Mapping[str, Words] = field(default_factory=dict[str, Words])
+    #: The arguments that identify the object of a call; the audit log keeps their values.
+    audit_fields: tuple[str, ...] = ()
+    #: The classes in its module `resources`.
+    resources: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Name the toolset after the package where nothing else is declared."""
+        if not self.toolset:
+            object.__setattr__(self, "toolset", self.name)
+
+    @property
+    def scope_names(self) -> tuple[str, ...]:
+        """The scopes that its tools need."""
+        return (*(scope.name for scope in self.scopes), *self.uses)

@@ -1,0 +1,1 @@
+"""iCalendar, vCard, time zones and recurrence rules. Does no input or output; imports only errors."""

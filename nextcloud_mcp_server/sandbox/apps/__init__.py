@@ -1,0 +1,1 @@
+"""The apps of the sandbox: one module or package for each."""

@@ -1,0 +1,1 @@
+"""What the sandbox answers in place of the app News."""

@@ -1,0 +1,64 @@
+"""The HTTP application of a server: the MCP endpoint, the pages, and the checks around both."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from nextcloud_mcp_server.server.composition import ServerParts, build_server
+from nextcloud_mcp_server.server.modes.mode import Mode
+from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
+from nextcloud_mcp_server.server.services import Overrides
+from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.web.exchanges import Exchanges
+from nextcloud_mcp_server.web.middleware import guard
+from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
+
+
+def build_http_app(
+    settings: Settings, public_urls: PublicUrls, *, overrides: Overrides
+) -> tuple[ASGIApp, ServerParts[Any]]:
+    """Build the ASGI application of the mode in the settings."""
+    mode = mode_of(settings, public_urls, overrides)
+    parts = build_server(mode)
+    app = _mcp_app(parts, mode.routes(parts.services))
+    return guard(mode.protect(app, parts.services), mode.web_config(public_urls)), parts
+
+
+def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -> Mode[Any]:
+    """Create the mode in the settings; its modules are imported only then."""
+    match settings.mode:
+        case "personal":
+            return Personal(settings, public_urls.page_url, overrides)
+        case "oidc":
+            from nextcloud_mcp_server.server.modes.oidc import Oidc  # noqa: PLC0415 - this mode only
+
+            return Oidc(settings, public_urls.page_url, overrides)
+        case "builtin":
+            from nextcloud_mcp_server.server.modes.builtin import Builtin  # noqa: PLC0415 - this mode only
+
+            return Builtin(settings, public_urls.page_url, overrides)
+
+
+def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
+    """Put the MCP endpoint and the pages into one application, which runs the background work."""
+    # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    endpoint = parts.mcp.streamable_http_app(streamable_http_path=MCP_PATH, transport_security=security)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with parts.mode.connected(), parts.running(), parts.mcp.session_manager.run():
+            yield
+
+    open_streams = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
+    exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
+    return Starlette(
+        routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[open_streams, exchanges]
+    )
