@@ -1,21 +1,65 @@
-"""Checks pages with axe."""
+"""Checks pages with axe, which the debugger evaluates: so the page's content security policy is unchanged."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from playwright.async_api import Page
+from playwright.sync_api import Browser, ConsoleMessage
+from playwright.sync_api import Page as BlockingPage
+
+from tests.e2e.single_user_server import WindowOptions
+
+_RUN: Final = "axe.run(document, {resultTypes: ['violations']})"
+_FITS: Final = "document.documentElement.scrollWidth <= window.innerWidth"
+
+
+def assert_each_page_is_accessible(
+    browser: Browser,
+    look: WindowOptions,
+    axe: str,
+    scenes: Iterable[tuple[str, Callable[[BlockingPage], None]]],
+) -> None:
+    """Fail for a page with a violation, in another language than asked for, or wider than the screen.
+
+    Each scene leads one page somewhere. It is the same page without its cookies, since opening a new one takes Chromium
+    longer than all the checks.
+    """
+    refused: list[str] = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if "Content Security" in message.text:
+            refused.append(message.text)
+
+    window = browser.new_context(**look)
+    page = window.new_page()
+    page.on("console", hear)
+    for name, show in scenes:
+        # A page that is left for itself would be a reload, which keeps what was ticked.
+        page.goto("about:blank")
+        page.unroute_all()
+        window.clear_cookies()
+        show(page)
+        page.evaluate(axe)
+        assert _complaints(page.evaluate(_RUN)) == [], name
+        assert page.evaluate(_FITS), name
+        assert page.evaluate("document.documentElement.lang") == look["locale"], name
+    window.close()
+    assert refused == []
+
+
+def _complaints(found: dict[str, Any]) -> list[str]:
+    return [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
 
 
 @dataclass(frozen=True, slots=True)
 class AccessibilityCheck:
-    """Holds axe; it is evaluated by the debugger, so the page's content security policy is unchanged."""
+    """Holds axe, for the tests that play a journey."""
 
     axe: str
 
     async def on(self, page: Page) -> None:
         """Fail for a violation, and for anything wider than the screen."""
         await page.evaluate(self.axe)
-        found: dict[str, Any] = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
-        assert nodes == [], page.url
-        assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
+        assert _complaints(await page.evaluate(_RUN)) == [], page.url
+        assert await page.evaluate(_FITS), page.url

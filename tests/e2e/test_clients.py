@@ -1,14 +1,14 @@
 """What a browser makes of the pages between a chat client and its code."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from tests.authorization_pages import CURSOR, HOSTED, ask_url
+from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.client_page_cases import CLIENT_SCENES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user
 from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
@@ -166,23 +166,9 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
 def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
-    refused: list[str] = []
+    def scenes() -> Iterator[tuple[str, Callable[[Page], None]]]:
+        for name, show in CLIENT_SCENES.items():
+            people.clients.forget()
+            yield name, partial(show, people)
 
-    for name, show in CLIENT_SCENES.items():
-        people.clients.forget()
-        window = chromium.new_context(**as_seen)
-        page = window.new_page()
-        page.on(
-            "console",
-            lambda message: refused.append(message.text) if "Content Security" in message.text else None,
-        )
-        show(people, page)
-        page.evaluate(axe)
-        found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
-        assert nodes == [], name
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        assert page.evaluate("document.documentElement.lang") == as_seen["locale"], name
-        window.close()
-
-    assert refused == []
+    assert_each_page_is_accessible(chromium, as_seen, axe, scenes())

@@ -1,13 +1,14 @@
 """What a user sees and does, in a real browser."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.page_cases import SCENES
 from tests.e2e.single_user_server import DESKTOP, PHONE, SingleUserServer, WindowOptions, window_options
 
@@ -24,13 +25,6 @@ def window(chromium: Browser) -> Iterator[BrowserContext]:
     context = chromium.new_context(**window_options())
     yield context
     context.close()
-
-
-def complaints(page: Page, axe: str) -> list[str]:
-    """Let axe look at the page; evaluated by the debugger, so the page's policy stays as it is."""
-    page.evaluate(axe)
-    result: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{each['id']}: {node['html']}" for each in result["violations"] for node in each["nodes"]]
 
 
 def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
@@ -142,20 +136,9 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 def test_every_page_is_accessible_and_fits_the_screen(
     stage: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
-    window = chromium.new_context(**as_seen)
-    page = window.new_page()
-    refused: list[str] = []
-    page.on(
-        "console",
-        lambda message: refused.append(message.text) if "Content Security" in message.text else None,
-    )
+    def scenes() -> Iterator[tuple[str, Callable[[Page], None]]]:
+        for name, show in SCENES.items():
+            stage.consent.forget()
+            yield name, partial(show, stage)
 
-    for name, show in SCENES.items():
-        stage.consent.forget()
-        show(stage, page)
-        assert complaints(page, axe) == [], name
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        assert page.evaluate("document.documentElement.lang") == as_seen["locale"], name
-    window.close()
-
-    assert refused == []
+    assert_each_page_is_accessible(chromium, as_seen, axe, scenes())

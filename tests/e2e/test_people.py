@@ -1,12 +1,13 @@
 """What many users see and do, each in a browser of their own."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.multi_user_page_cases import PEOPLE_SCENES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user, sign_in_as
 from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
@@ -263,23 +264,9 @@ def test_a_person_who_declines_is_told_that_nothing_was_connected(
 def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
-    refused: list[str] = []
+    def scenes() -> Iterator[tuple[str, Callable[[Page], None]]]:
+        for name, show in PEOPLE_SCENES.items():
+            people.consent_service.forget()
+            yield name, partial(show, people)
 
-    for name, show in PEOPLE_SCENES.items():
-        people.consent_service.forget()
-        window = chromium.new_context(**as_seen)
-        page = window.new_page()
-        page.on(
-            "console",
-            lambda message: refused.append(message.text) if "Content Security" in message.text else None,
-        )
-        show(people, page)
-        page.evaluate(axe)
-        found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        nodes = [f"{each['id']}: {node['html']}" for each in found["violations"] for node in each["nodes"]]
-        assert nodes == [], name
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-        assert page.evaluate("document.documentElement.lang") == as_seen["locale"], name
-        window.close()
-
-    assert refused == []
+    assert_each_page_is_accessible(chromium, as_seen, axe, scenes())

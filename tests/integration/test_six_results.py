@@ -87,7 +87,7 @@ class StrictServer:
     """Our server with the operator's access to a demo, with access to an account without anything, and without any."""
 
     network: Tampered
-    parts: ServerParts[None]
+    parts: ServerParts[Any]
     folder: Path
     clients: dict[tuple[str, str], Client]
 
