@@ -119,7 +119,7 @@ class Process:
 
 
 @dataclass
-class Stage:
+class ProcessHost:
     """The sandbox, the clock, the network between them and the server processes."""
 
     folder: Path
@@ -261,14 +261,14 @@ async def open_stage(
     *,
     url: str = NEXTCLOUD,
     sandbox_of: Callable[[Clock], Sandbox] | None = None,
-) -> AsyncGenerator[Stage]:
+) -> AsyncGenerator[ProcessHost]:
     """Build the fixture; everything is closed at the end. `url` names the one user."""
     clock = Clock()
     sandbox = Sandbox.demo(clock=clock, version=version) if sandbox_of is None else sandbox_of(clock)
     keys = KeyRing.parse([SecretStr(new_key())])
     async with AsyncExitStack() as stack:
         caller = personal_caller(url, "Claude Code")
-        yield Stage(folder, template, clock, sandbox, Network(sandbox), keys, stack, caller, url)
+        yield ProcessHost(folder, template, clock, sandbox, Network(sandbox), keys, stack, caller, url)
 
 
 async def make_template(folder: Path) -> Path:

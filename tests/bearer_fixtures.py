@@ -33,7 +33,7 @@ from nextcloud_mcp_server.web.metadata import Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
-from tests.auth_fixtures import NEXTCLOUD, Process, Stage, page_url
+from tests.auth_fixtures import NEXTCLOUD, Process, ProcessHost, page_url
 from tests.issuer_fixtures import (
     ISSUER,
     RESOURCE,
@@ -76,7 +76,7 @@ def second_key() -> Private:
 class Served:
     """The server and its surroundings."""
 
-    stage: Stage
+    stage: ProcessHost
     process: Process
     provider: IdentityProvider
     time: Time
@@ -144,7 +144,7 @@ class Session:
 
 @asynccontextmanager
 async def serving(
-    stage: Stage,
+    stage: ProcessHost,
     process: Process,
     *,
     limiter: RequestLimiter | None = None,

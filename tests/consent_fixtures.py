@@ -168,7 +168,7 @@ class Browser:
 
 
 @dataclass
-class Stage:
+class ConsentSetup:
     """`ConsentService` with everything it needs.
 
     `sandbox` is the Nextcloud of the login flows; otherwise `provider` takes its place.
@@ -301,7 +301,7 @@ async def open_consent_service(
     bound: frozenset[str] = frozenset(SCOPES),
     posts_secret: bool = False,
     follows: bool = False,
-) -> AsyncGenerator[Stage]:
+) -> AsyncGenerator[ConsentSetup]:
     """Build the fixture; everything is closed at the end. With `follows` users confirm in login flows."""
     clock = Clock()
     issuer, provider = Issuer(clock), Nextclouds(clock)
@@ -372,7 +372,7 @@ async def open_consent_service(
                 within=None,
             )
 
-        yield Stage(
+        yield ConsentSetup(
             clock,
             sandbox,
             network,

@@ -33,7 +33,7 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
     Tokens,
 )
-from tests.auth_fixtures import NEXTCLOUD, READ, Stage, page_url
+from tests.auth_fixtures import NEXTCLOUD, READ, ProcessHost, page_url
 
 ISSUER = "https://issuer.test"
 REDIRECT = "https://mcp.test/oauth/callback/nextcloud"
@@ -120,7 +120,7 @@ def replica_of(
 class Office:
     """The fixture of `auth_fixtures` with an OAuth client registered at its Nextcloud."""
 
-    stage: Stage
+    stage: ProcessHost
     client: Registered
     given: int = 0
 
@@ -247,7 +247,7 @@ async def _nobody_waits(elicitation_id: str) -> None:
     """Do nothing: no call is held here."""
 
 
-def office_of(stage: Stage) -> Office:
+def office_of(stage: ProcessHost) -> Office:
     """Register this server's client at the Nextcloud of the fixture, as an administrator does."""
     client = stage.sandbox.state.new_oauth_client("Assistants at mcp.test", REDIRECT)
     registered = Registered(NEXTCLOUD, client.client_id, SecretStr(client.client_secret))

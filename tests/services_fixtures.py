@@ -15,7 +15,7 @@ from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.services import Job, Overrides, Services
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
-from tests.auth_fixtures import NEXTCLOUD, READ, Clock, Process, Stage, page_url
+from tests.auth_fixtures import NEXTCLOUD, READ, Clock, Process, ProcessHost, page_url
 
 POLICY = Policy(NEXTCLOUD, "nextcloud.test", READ, page_url)
 
@@ -44,13 +44,13 @@ def with_accounts(
     return replace(services, policy=policy, accounts=accounts, provisioning=provisioning)
 
 
-def configured(stage: Stage, **overrides: object) -> Settings:
+def configured(stage: ProcessHost, **overrides: object) -> Settings:
     return environment.load(**({"nextcloud_host": NEXTCLOUD, "data_dir": stage.folder} | overrides))
 
 
 @asynccontextmanager
 async def opened(
-    stage: Stage, *, page: Callable[[str], str] | None = None, **overrides: object
+    stage: ProcessHost, *, page: Callable[[str], str] | None = None, **overrides: object
 ) -> AsyncGenerator[tuple[Services, Pending]]:
     """Open the services of a server over the sandbox, with their background jobs."""
 

@@ -24,7 +24,7 @@ from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
 from nextcloud_mcp_server.web.single_user_consent import NothingToAllow, SingleUserConsent
-from tests.auth_fixtures import NEXTCLOUD, Clock, Process, Stage, open_stage, page_url, small_sandbox
+from tests.auth_fixtures import NEXTCLOUD, Clock, Process, ProcessHost, open_stage, page_url, small_sandbox
 from tests.clients_fixtures import IN_ORDER
 
 SECRET = "a-secret-for-programs"
@@ -80,7 +80,7 @@ def heard() -> Generator[Statements]:
 class SingleUserPages:
     """Consent requests of the one user, and the server process behind their pages."""
 
-    stage: Stage
+    stage: ProcessHost
     process: Process
     statements: Statements
     url: str

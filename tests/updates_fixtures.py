@@ -82,7 +82,7 @@ class FakeServices:
 class Client:
     """One client of a user, with a session or with streams."""
 
-    stage: "Stage"
+    stage: "UpdatesServer"
     channel: Channel
     ctx: Ctx
 
@@ -152,7 +152,7 @@ class Client:
 
 
 @dataclass
-class Stage:
+class UpdatesServer:
     """All parts; each request carries the name of its user in a header."""
 
     sandbox: Sandbox
@@ -228,7 +228,7 @@ async def open_stage(
     running: bool = True,
     max_people: int = MAX_PEOPLE,
     scopes: frozenset[str] = frozenset(SCOPES),
-) -> AsyncGenerator[Stage]:
+) -> AsyncGenerator[UpdatesServer]:
     """Build the parts and run the poller; `known`: the apps of Alice's Nextcloud."""
     sandbox = Sandbox.demo(one_second_etags=False)
     network = Network(sandbox)
@@ -262,5 +262,5 @@ async def open_stage(
         if running:
             group.start_soon(poller.run)
         updates = Updates(catalogue, state, poller)
-        yield Stage(sandbox, network, accounts, audit, state, poller, updates, opened)
+        yield UpdatesServer(sandbox, network, accounts, audit, state, poller, updates, opened)
         group.cancel_scope.cancel()

@@ -27,6 +27,7 @@ NAMES = (
     "forms",
     "news",
     "mail",
+    "bookmarks",
 )
 
 

@@ -24,7 +24,7 @@ from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
 from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
-from nextcloud_mcp_server.nextcloud.tags import LabelsClient
+from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
@@ -89,9 +89,9 @@ class Account:
         return WatchClient(self._http)
 
     @cached_property
-    def labels(self) -> LabelsClient:
+    def tags(self) -> TagsClient:
         """Tags and favourites."""
-        return LabelsClient(self._http)
+        return TagsClient(self._http)
 
     @cached_property
     def search(self) -> SearchClient:
@@ -101,9 +101,7 @@ class Account:
     @cached_property
     def file_search(self) -> FileSearch:
         """Searches files by attributes, tags or content."""
-        return FileSearch(
-            self._http, files=self.files, labels=self.labels, search=self.search, cache=self._cache
-        )
+        return FileSearch(self._http, files=self.files, tags=self.tags, search=self.search, cache=self._cache)
 
     def client(self, kind: type[C]) -> C:
         """Return the client of an app, built at its first use: `nc.client(DeckClient)`."""

@@ -15,7 +15,7 @@ NO_CALENDAR: Final = (
     "an event_id or a task_id begins with the one that it is in."
 )
 NO_OBJECT: Final = (
-    "It is not there, or it belongs to someone else. "
+    "It is not there, or it belongs to another user. "
     "Find it with nc_calendar_list_events, or a task with nc_tasks_list_tasks."
 )
 READ_ONLY: Final = (

@@ -32,13 +32,13 @@ _SENTENCES: Mapping[int, str] = {
     401: "Nextcloud no longer accepts the access that was granted. "
     "Call request_nextcloud_access to ask for it again.",
     403: "Nextcloud does not allow this{reason}. The person may lack the permission; do not retry unchanged.",
-    404: "Nothing is there, or it belongs to someone else. List or search to find the right one.",
+    404: "Nothing is there, or it belongs to another user. List or search to find the right one.",
     405: "Nextcloud does not allow this operation there{reason}.",
     409: "The state of the target does not allow this{reason}. Check that the parent folder exists.",
     412: CHANGED,
     413: "Nextcloud does not take anything this large. Make it smaller.",
     416: "It ends before the part that was asked for. Read again from the start.",
-    423: "It is locked: someone is writing it right now. Wait some seconds and call again.",
+    423: "It is locked: another user or app is writing it right now. Wait some seconds and call again.",
     429: (
         "Nextcloud holds off this server's address after too many failed logins{wait}. Do not retry now; the "
         "administrator can add the address to Nextcloud's brute-force allow-list."
@@ -194,7 +194,7 @@ def of_storage(
     )
     return errors.StorageOffline(
         f"{what} is offline{_reason(response)}. Nextcloud itself works, and so do all other folders. Try this one "
-        "again later; whoever set up the storage can look at it."
+        "again later; the person who set up the storage can look at it."
     )
 
 

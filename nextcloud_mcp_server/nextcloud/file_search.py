@@ -14,7 +14,7 @@ from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.search import Hit, Place, Provider, SearchClient
-from nextcloud_mcp_server.nextcloud.tags import LabelsClient
+from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
@@ -51,14 +51,14 @@ class FileSearch:
         http: NextcloudHttp,
         *,
         files: FilesClient,
-        labels: LabelsClient,
+        tags: TagsClient,
         search: SearchClient,
         cache: UserCache,
     ) -> None:
         self._http = http
         self._tree = dav.Tree.of("files", http.uid)
         self._files = files
-        self._labels = labels
+        self._tags = tags
         self._search = search
         self._cache = cache
 
@@ -104,7 +104,7 @@ class FileSearch:
 
     async def _by_tag(self, query: Query, name: str, limit: int, after: Position | None) -> Finding:
         """Fetch all files with the tag; filter and sort here, because Nextcloud does not."""
-        tag = await self._labels.find_tag(name)
+        tag = await self._tags.find_tag(name)
         window = TopK[Entry](_newest_first, limit=limit, after=after)
         asked = entries.ask(
             self._http,

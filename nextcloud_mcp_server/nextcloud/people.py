@@ -14,7 +14,7 @@ _LOOKED_AT: Final = 25
 _NAMED: Final = 5
 
 
-class Someone(Answer):
+class FoundUser(Answer):
     """A user as other users can find them."""
 
     id: str
@@ -24,10 +24,10 @@ class Someone(Answer):
         return visible(self.label if self.label == self.id else f"{self.label} ({self.id})")
 
 
-_FOUND = TypeAdapter(ocs.Envelope[list[Someone]])
+_FOUND = TypeAdapter(ocs.Envelope[list[FoundUser]])
 
 
-async def find(http: NextcloudHttp, name: str) -> Someone:
+async def find(http: NextcloudHttp, name: str) -> FoundUser:
     """Find the one user with that account name or display name; only exact matches count.
 
     Raises:
@@ -55,4 +55,4 @@ async def find(http: NextcloudHttp, name: str) -> Someone:
             "what stands in brackets."
         )
     hint = f" Called alike: {told}." if told else ""
-    raise errors.NotFound(f"Nobody is called {quoted(name)} here.{hint} Ask the person for the name.")
+    raise errors.NotFound(f"No user is called {quoted(name)} here.{hint} Ask the person for the name.")

@@ -19,7 +19,7 @@ ENDS: Final = {
 BY_RULE: Final = frozenset({34, 35})
 TROUBLES: Final = {
     33: "app passwords may stop working after a while, above all with an app for passwords or single sign-on "
-    "(nextcloud/server#58509): whoever is affected is asked to grant access again; an update to 34 is worth a try.",
+    "(nextcloud/server#58509): affected users are asked to grant access again; an update to 34 is worth a try.",
 }
 
 

@@ -44,7 +44,7 @@ class Marked:
         return bool(self.permissions) and not _CHANGING & set(self.permissions)
 
 
-class LabelsClient:
+class TagsClient:
     """Reads and sets the tags and the favourite flag of files and folders."""
 
     def __init__(self, http: NextcloudHttp) -> None:
@@ -125,7 +125,9 @@ class LabelsClient:
         try:
             await self._http.request("DELETE", _TAGS.url((tag_id,)))
         except file_errors.NOT_SEEN:
-            return f" The new tag {quoted(name)} is there, and everybody sees it; an administrator can delete it."
+            return (
+                f" The new tag {quoted(name)} is there, and all users see it; an administrator can delete it."
+            )
         return ""
 
     async def _remove(self, item: Marked, tag: Tag) -> None:

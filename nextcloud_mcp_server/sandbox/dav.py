@@ -36,7 +36,7 @@ from nextcloud_mcp_server.sandbox.propfind import (
 )
 from nextcloud_mcp_server.sandbox.search import answer_search
 from nextcloud_mcp_server.sandbox.state import User
-from nextcloud_mcp_server.sandbox.tags import LabelsRequest
+from nextcloud_mcp_server.sandbox.tags import TagsRequest
 from nextcloud_mcp_server.sandbox.transfer import read_body
 from nextcloud_mcp_server.sandbox.trash import answer_trash
 from nextcloud_mcp_server.sandbox.uploads import UploadRequest
@@ -107,10 +107,10 @@ class DavEndpoint:
                 answer = answer_trash if area == "trashbin" else answer_versions
                 return await answer(request, user, rest[1:], base=self._base, headers=dict(_HEADERS))
             case "systemtags" | "systemtags-relations" | "comments" if self._has(area.partition("-")[0]):
-                labels = LabelsRequest(
+                tags = TagsRequest(
                     request, user, self._context.state, base=self._base, headers=dict(_HEADERS)
                 )
-                return await labels.answer(area, rest)
+                return await tags.answer(area, rest)
             case _:
                 return await self._answer_groupware(request, user, area, rest)
 

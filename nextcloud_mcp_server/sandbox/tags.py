@@ -33,7 +33,7 @@ from nextcloud_mcp_server.sandbox.transfer import empty, read_body
 _LONGEST_COMMENT = 1000
 
 
-class LabelsRequest:
+class TagsRequest:
     """One request of one user; `base` is the address of the DAV service."""
 
     def __init__(

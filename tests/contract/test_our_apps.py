@@ -35,7 +35,7 @@ async def test_a_file_can_hold_again_what_it_held_before(alice: Account, server:
     assert (after.content, after.etag) == ("first", restored.etag)
 
 
-async def test_what_is_said_of_a_file_is_seen_by_everybody_and_its_star_by_one(alice: Account) -> None:
+async def test_comments_of_a_file_are_seen_by_all_its_users_and_its_star_by_one(alice: Account) -> None:
     await call(alice, "nc_files_create_folder", path="Rec")
 
     await call(alice, "nc_files_set_labels", path="Rec", add_tags=["rec ä & b"], favorite=True)
@@ -52,7 +52,7 @@ async def test_what_is_said_of_a_file_is_seen_by_everybody_and_its_star_by_one(a
     assert (after.favorite, after.tags) == (False, None)
 
 
-async def test_a_folder_is_shared_with_somebody_and_by_a_link(
+async def test_a_folder_is_shared_with_a_user_and_by_a_link(
     alice: Account, nextcloud: Nextcloud, server: Server
 ) -> None:
     bob = account(nextcloud, server, "bob")

@@ -122,7 +122,7 @@ async def test_a_real_password_cannot_be_deleted(server: Server, nextcloud: Next
         await nextcloud.delete_app_password(BasicCredential("bob", SecretStr(server.passwords["bob"])))
 
 
-async def test_a_login_flow_is_pending_until_somebody_grants(nextcloud: Nextcloud) -> None:
+async def test_a_login_flow_is_pending_until_a_user_grants_it(nextcloud: Nextcloud) -> None:
     started = await nextcloud.login.start()
 
     granted = await nextcloud.login.poll(started.poll_token)
@@ -177,7 +177,7 @@ async def test_the_pages_of_a_list_hold_every_note_once(alice: Account) -> None:
     assert sorted(found) == sorted(made)
 
 
-async def test_someone_elses_note_is_not_found(alice: Account, bob: Account) -> None:
+async def test_the_note_of_another_user_is_not_found(alice: Account, bob: Account) -> None:
     made = await alice.client(NotesClient).create(title="Mine", content="x", category="", favorite=False)
 
     with pytest.raises(errors.NotFound):
@@ -371,7 +371,7 @@ async def test_a_name_that_is_kept_for_uploads_is_never_shown_or_made(alice: Acc
     assert [entry.name for entry in (await files.list_folder("/Rec")).entries] == ["a.md"]
 
 
-async def test_someone_elses_files_cannot_be_searched(alice: Account, bob: Account) -> None:
+async def test_the_files_of_another_user_cannot_be_searched(alice: Account, bob: Account) -> None:
     await alice.files.write("/Rec/secret plan.md", b"x")
 
     found, _ = await bob.files.search(Query(name="secret plan"), limit=5)

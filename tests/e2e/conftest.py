@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.e2e.single_user_server import Stage, chromium_options, raised
+from tests.e2e.single_user_server import SingleUserServer, chromium_options, raised
 from tests.node import NODE_MODULES, missing, not_installed
 
 AXE = NODE_MODULES / "axe-core" / "axe.min.js"
@@ -35,6 +35,6 @@ def axe() -> str:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage() -> Iterator[SingleUserServer]:
     with raised() as built:
         yield built

@@ -40,7 +40,7 @@ _ARGUMENTS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SingleUserServer:
     """The address of the pages, and the consent requests behind them (`SingleUserPages`)."""
 
     origin: str
@@ -51,12 +51,12 @@ class Stage:
 
 
 @contextmanager
-def raised() -> Generator[Stage]:
+def raised() -> Generator[SingleUserServer]:
     """Serve the pages, and a page of Nextcloud on another port, for as long as the block runs."""
     with TemporaryDirectory() as folder, listener() as ours, listener() as others:
         opened = _served(Path(folder), ours, others)
         with in_a_loop_of_its_own(opened) as (portal, pages):
-            yield Stage(f"http://127.0.0.1:{port_of(ours)}", Blocking(portal, pages))
+            yield SingleUserServer(f"http://127.0.0.1:{port_of(ours)}", Blocking(portal, pages))
 
 
 @asynccontextmanager

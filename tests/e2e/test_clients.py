@@ -90,7 +90,7 @@ def test_the_browser_offers_to_open_the_program_that_asked(
     assert page.locator("a.button.main").get_attribute("href") == sent.value.url
 
 
-def test_the_back_button_neither_asks_nor_sends_anybody_again(
+def test_the_back_button_neither_asks_nor_redirects_again(
     people: MultiUserServers, window: BrowserContext
 ) -> None:
     window.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
@@ -162,7 +162,7 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
-def test_every_page_is_readable_by_everybody_and_fits_the_screen(
+def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     refused: list[str] = []

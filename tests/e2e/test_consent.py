@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.page_cases import SCENES
-from tests.e2e.single_user_server import DESKTOP, PHONE, Stage, WindowOptions, window_options
+from tests.e2e.single_user_server import DESKTOP, PHONE, SingleUserServer, WindowOptions, window_options
 
 # German is the longer language, so it gets the narrow screen. Between them: every page on a phone and on
 # a desktop, in light and in dark, in both languages.
@@ -34,7 +34,7 @@ def complaints(page: Page, axe: str) -> list[str]:
 
 
 def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
-    stage: Stage, window: BrowserContext
+    stage: SingleUserServer, window: BrowserContext
 ) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
@@ -53,7 +53,7 @@ def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     assert stage.consent.ticked(elicitation_id) == {"notes:read", "notes:write"}
 
 
-def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
+def test_a_person_declines(stage: SingleUserServer, window: BrowserContext) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
 
@@ -64,7 +64,7 @@ def test_a_person_declines(stage: Stage, window: BrowserContext) -> None:
     assert stage.consent.state(elicitation_id) is ElicitationState.DECLINED
 
 
-def test_a_person_cancels_while_waiting(stage: Stage, window: BrowserContext) -> None:
+def test_a_person_cancels_while_waiting(stage: SingleUserServer, window: BrowserContext) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
 
@@ -75,7 +75,7 @@ def test_a_person_cancels_while_waiting(stage: Stage, window: BrowserContext) ->
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing was connected.")
 
 
-def test_enter_in_a_checkbox_allows_nothing(stage: Stage, window: BrowserContext) -> None:
+def test_enter_in_a_checkbox_allows_nothing(stage: SingleUserServer, window: BrowserContext) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
     page.goto(stage.provision(elicitation_id))
@@ -88,7 +88,7 @@ def test_enter_in_a_checkbox_allows_nothing(stage: Stage, window: BrowserContext
     assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
-def test_nothing_ticked_is_said_on_the_same_page(stage: Stage, window: BrowserContext) -> None:
+def test_nothing_ticked_is_said_on_the_same_page(stage: SingleUserServer, window: BrowserContext) -> None:
     page = window.new_page()
     page.goto(stage.provision(stage.consent.open()))
 
@@ -98,7 +98,7 @@ def test_nothing_ticked_is_said_on_the_same_page(stage: Stage, window: BrowserCo
     expect(page.get_by_role("alert")).to_contain_text("Nothing is ticked.")
 
 
-def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> None:
+def test_the_keyboard_alone_is_enough(stage: SingleUserServer, window: BrowserContext) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
     page.goto(stage.provision(elicitation_id))
@@ -114,7 +114,7 @@ def test_the_keyboard_alone_is_enough(stage: Stage, window: BrowserContext) -> N
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(
-    stage: Stage, window: BrowserContext, chromium: Browser
+    stage: SingleUserServer, window: BrowserContext, chromium: Browser
 ) -> None:
     elicitation_id = stage.consent.open()
     page = window.new_page()
@@ -139,8 +139,8 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
-def test_every_page_is_readable_by_everybody_and_fits_the_screen(
-    stage: Stage, chromium: Browser, axe: str, as_seen: WindowOptions
+def test_every_page_is_accessible_and_fits_the_screen(
+    stage: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     window = chromium.new_context(**as_seen)
     page = window.new_page()

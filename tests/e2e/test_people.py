@@ -92,7 +92,7 @@ def test_the_back_button_does_not_send_a_person_away_again(
     assert page.url.startswith(f"{people.origin}/oauth/done?")
 
 
-def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
+def test_a_link_is_answered_by_its_own_user_alone(
     people: MultiUserServers, alice: BrowserContext, bob: BrowserContext
 ) -> None:
     elicitation_id = people.consent_service.open("alice")
@@ -124,7 +124,7 @@ def test_a_link_is_answered_by_the_person_it_is_for_and_by_nobody_else(
     heading(hers, "Connected as Alice on cloud.example.org")
 
 
-def test_who_used_the_wrong_account_changes_it_and_goes_on(
+def test_a_user_with_the_wrong_account_changes_it_and_continues(
     people: MultiUserServers, alice: BrowserContext
 ) -> None:
     people.sign_in(alice, "bob")
@@ -138,7 +138,7 @@ def test_who_used_the_wrong_account_changes_it_and_goes_on(
     expect(page.get_by_text("Signed in as Alice.")).to_be_visible()
 
 
-def test_who_notices_on_the_consent_page_can_still_change_the_account(
+def test_a_user_on_the_consent_page_can_still_change_the_account(
     people: MultiUserServers, alice: BrowserContext
 ) -> None:
     page = signed_in_page(people, alice, "consent")
@@ -149,7 +149,7 @@ def test_who_notices_on_the_consent_page_can_still_change_the_account(
     heading(page, "This request belongs to another account")
 
 
-def test_an_account_that_is_not_theirs_is_given_back(people: MultiUserServers, alice: BrowserContext) -> None:
+def test_an_account_of_another_user_is_released(people: MultiUserServers, alice: BrowserContext) -> None:
     page = signed_in_page(people, alice, "consent")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "bob")
@@ -259,7 +259,7 @@ def test_a_person_who_declines_is_told_that_nothing_was_connected(
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
-def test_every_page_is_readable_by_everybody_and_fits_the_screen(
+def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     refused: list[str] = []

@@ -83,7 +83,7 @@ def text_if_error(result: Message) -> str:
 
 
 @dataclass
-class Stage:
+class StrictServer:
     """Our server with the operator's access to a demo, with access to an account without anything, and without any."""
 
     network: Tampered
@@ -111,7 +111,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator[Stage]:
+async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator[StrictServer]:
     network = Tampered(sandbox)
     (folder / "files").mkdir(parents=True)
     config = environment.load(
@@ -132,7 +132,7 @@ async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator
         parts.mcp.session_manager.run(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), timeout=60) as http,
     ):
-        stage = Stage(network, parts, folder / "files", {})
+        stage = StrictServer(network, parts, folder / "files", {})
         for version, kind in VERSIONS.items():
             for shows, capabilities in (("urls", URL_MODE), ("text", {})):
                 wire = kind(http, "http://localhost/mcp", capabilities=capabilities, name=shows)
@@ -142,7 +142,7 @@ async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator
 
 
 @pytest.fixture(scope="module")
-async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[StrictServer]:
     access = {"nextcloud_username": "alice", "nextcloud_app_password": "alice"}
     async with opened(tmp_path_factory.mktemp("connected"), Sandbox.demo(), **access) as stage:
         for version in VERSIONS:
@@ -151,7 +151,9 @@ async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[
 
 
 @pytest.fixture(scope="module")
-async def stranger(connected: Stage, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
+async def stranger(
+    connected: StrictServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[StrictServer]:
     async with opened(tmp_path_factory.mktemp("stranger"), Sandbox.demo()) as stage:
         for (version, _), client in stage.clients.items():
             client.schemas = connected.client(version).schemas
@@ -167,7 +169,7 @@ async def every() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("tool", SPECS)
 async def test_a_strict_client_gets_each_of_the_six_results_of_a_tool(
-    tool: str, version: str, connected: Stage, stranger: Stage, every: dict[str, dict[str, Any]]
+    tool: str, version: str, connected: StrictServer, stranger: StrictServer, every: dict[str, dict[str, Any]]
 ) -> None:
     """N11: normal, empty, not connected, declined, and an upstream that answers 404 and 500."""
     client, demo, nobody = connected.client(version), connected.demo(), Sandbox()
@@ -193,7 +195,7 @@ async def test_a_strict_client_gets_each_of_the_six_results_of_a_tool(
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("tool", CONNECTION_TOOLS)
 async def test_a_strict_client_gets_each_result_of_the_tools_for_the_connection(
-    tool: str, version: str, connected: Stage, stranger: Stage
+    tool: str, version: str, connected: StrictServer, stranger: StrictServer
 ) -> None:
     """N11: they answer without a connection too; the one that asks for it asks as every other tool does."""
     client = connected.client(version)
@@ -212,7 +214,7 @@ async def test_a_strict_client_gets_each_result_of_the_tools_for_the_connection(
 
 
 async def assert_asks_and_takes_a_no(
-    tool: str, arguments: dict[str, Any], stranger: Stage, version: str
+    tool: str, arguments: dict[str, Any], stranger: StrictServer, version: str
 ) -> None:
     """Call while nothing is connected: the link comes in the client's own form, and a refusal is told in words."""
     services = await stranger.parts.services.get()

@@ -11,13 +11,13 @@ import pytest
 from nextcloud_mcp_server.errors import AccountTaken, ElicitationUnknown, WrongAccount
 from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.records import Holding, Principal
-from tests.consent_fixtures import Browser, Stage
+from tests.consent_fixtures import Browser, ConsentSetup
 from tests.issuer_fake import ISSUER
 
 FORMER = "https://former.test"
 
 
-async def connect(stage: Stage, name: str, uid: str) -> Browser:
+async def connect(stage: ConsentSetup, name: str, uid: str) -> Browser:
     """Walk through one consent as a user whose claim names `uid`."""
     consent_request = await stage.ask(name)
     browser = await stage.browser(name, preferred_username=uid)
@@ -31,16 +31,16 @@ async def connect(stage: Stage, name: str, uid: str) -> Browser:
     return browser
 
 
-async def holders(stage: Stage, uid: str) -> list[str]:
+async def holders(stage: ConsentSetup, uid: str) -> list[str]:
     return [each.principal.subject for each in await stage.database.accounts.all() if each.uid == uid]
 
 
-def confirmed_only(stage: Stage) -> None:
+def confirmed_only(stage: ConsentSetup) -> None:
     """Let what is stored be as it is after the operator changed from `confirm` to a claim."""
     stage.sql("UPDATE accounts SET mapped = 0")
 
 
-def at_former_issuer(stage: Stage, name: str) -> None:
+def at_former_issuer(stage: ConsentSetup, name: str) -> None:
     """Let what one principal has be from before the operator moved to another identity provider."""
     stage.sql("PRAGMA foreign_keys = OFF")
     for table in ("accounts", "credentials", "permissions"):
@@ -48,7 +48,7 @@ def at_former_issuer(stage: Stage, name: str) -> None:
 
 
 async def test_a_user_that_only_claimed_an_account_gives_way_to_the_one_that_the_claim_names(
-    mapped: Stage,
+    mapped: ConsentSetup,
 ) -> None:
     mallory = await connect(mapped, "mallory", "alice")
     confirmed_only(mapped)
@@ -63,7 +63,7 @@ async def test_a_user_that_only_claimed_an_account_gives_way_to_the_one_that_the
     assert await mapped.consent_service.signed_in(mallory.token) is None
 
 
-async def test_a_principal_of_a_former_issuer_gives_way_to_whom_the_claim_names(mapped: Stage) -> None:
+async def test_a_principal_of_a_former_issuer_gives_way_to_whom_the_claim_names(mapped: ConsentSetup) -> None:
     await connect(mapped, "former-alice", "alice")
     at_former_issuer(mapped, "former-alice")
 
@@ -73,7 +73,7 @@ async def test_a_principal_of_a_former_issuer_gives_way_to_whom_the_claim_names(
     assert await mapped.grant("alice") is not None
 
 
-async def test_of_two_whom_the_claim_names_the_first_stays(mapped: Stage) -> None:
+async def test_of_two_whom_the_claim_names_the_first_stays(mapped: ConsentSetup) -> None:
     await connect(mapped, "alice", "alice")
 
     with pytest.raises(AccountTaken, match="ask the operator of this server to release it"):
@@ -87,7 +87,7 @@ async def test_of_two_whom_the_claim_names_the_first_stays(mapped: Stage) -> Non
 @pytest.mark.parametrize("of_former_issuer", [False, True])
 @pytest.mark.parametrize("by_claim", [False, True])
 async def test_no_user_gives_way_to_one_that_only_claims_the_account(
-    people: Stage, *, by_claim: bool, of_former_issuer: bool
+    people: ConsentSetup, *, by_claim: bool, of_former_issuer: bool
 ) -> None:
     await connect(people, "alice", "alice")
     if by_claim:
@@ -103,7 +103,9 @@ async def test_no_user_gives_way_to_one_that_only_claims_the_account(
     assert await people.given_back() == ["access-granted-by-alice-1"]
 
 
-async def test_a_connection_that_the_claim_has_named_once_is_not_forgotten_to_be_so(people: Stage) -> None:
+async def test_a_connection_that_the_claim_has_named_once_is_not_forgotten_to_be_so(
+    people: ConsentSetup,
+) -> None:
     await connect(people, "alice", "alice")
     people.sql("UPDATE accounts SET mapped = 1")
     people.sql("UPDATE credentials SET needs_reauth = 1")
@@ -114,7 +116,7 @@ async def test_a_connection_that_the_claim_has_named_once_is_not_forgotten_to_be
     assert holding.mapped
 
 
-async def test_disconnecting_lets_another_person_have_the_account(people: Stage) -> None:
+async def test_disconnecting_lets_another_person_have_the_account(people: ConsentSetup) -> None:
     mallory = await connect(people, "mallory", "alice")
     await people.consent_service.disconnect(mallory.who)
 
@@ -124,7 +126,7 @@ async def test_disconnecting_lets_another_person_have_the_account(people: Stage)
     assert await people.grant("alice") is not None
 
 
-async def test_the_operator_releases_an_account_and_its_owner_connects_it(people: Stage) -> None:
+async def test_the_operator_releases_an_account_and_its_owner_connects_it(people: ConsentSetup) -> None:
     mallory = await connect(people, "mallory", "alice")
     (holding,) = await people.database.accounts.all()
 
@@ -144,7 +146,7 @@ async def test_the_operator_releases_an_account_and_its_owner_connects_it(people
 
 
 async def test_a_released_account_is_not_connected_by_a_user_whose_claim_names_another(
-    mapped: Stage,
+    mapped: ConsentSetup,
 ) -> None:
     await connect(mapped, "alice", "alice")
     (holding,) = await mapped.database.accounts.all()
@@ -168,7 +170,7 @@ async def test_a_released_account_is_not_connected_by_a_user_whose_claim_names_a
 
 
 async def test_what_waits_in_another_browser_of_its_former_holder_takes_no_released_account(
-    people: Stage,
+    people: ConsentSetup,
 ) -> None:
     consent_request, waiting = await people.ask("mallory"), await people.browser("mallory")
     url = await people.allow(consent_request, waiting)
@@ -188,7 +190,7 @@ async def test_what_waits_in_another_browser_of_its_former_holder_takes_no_relea
 
 
 async def test_an_account_that_another_person_holds_by_now_is_not_released_in_the_place_of_the_former_one(
-    people: Stage,
+    people: ConsentSetup,
 ) -> None:
     await connect(people, "mallory", "alice")
     (former,) = await people.database.accounts.all()
@@ -201,7 +203,7 @@ async def test_an_account_that_another_person_holds_by_now_is_not_released_in_th
     assert await people.grant("alice") is not None
 
 
-async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> None:
+async def test_releasing_an_account_leaves_all_others_alone(people: ConsentSetup) -> None:
     await connect(people, "alice", "alice")
     await connect(people, "bob", "bob")
     held = await people.database.accounts.all()
@@ -213,7 +215,7 @@ async def test_releasing_an_account_leaves_all_others_alone(people: Stage) -> No
     assert await people.grant("bob") is None
 
 
-async def test_the_picture_of_what_waits_is_that_of_the_account_that_was_given(people: Stage) -> None:
+async def test_the_picture_of_what_waits_is_that_of_the_account_that_was_given(people: ConsentSetup) -> None:
     consent_request = await people.ask("alice")
     browser = await people.browser("alice")
     url = await people.allow(consent_request, browser)

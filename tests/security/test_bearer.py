@@ -16,7 +16,7 @@ from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.server import mcp_server
-from tests.auth_fixtures import Process, Stage
+from tests.auth_fixtures import Process, ProcessHost
 from tests.bearer_fixtures import INITIALIZE, LIST, ORIGIN, SECOND, Served, second_key, serving, token
 from tests.issuer_fixtures import (
     ISSUER,
@@ -39,7 +39,7 @@ METADATA = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
 
 
 @pytest.fixture
-async def served(stage: Stage, process: Process) -> AsyncGenerator[Served]:
+async def served(stage: ProcessHost, process: Process) -> AsyncGenerator[Served]:
     async with serving(stage, process) as made:
         yield made
 
@@ -414,7 +414,7 @@ async def test_a_resource_whose_scope_a_token_lacks_is_refused_with_the_scope_it
     assert needed in answer.headers["WWW-Authenticate"]
 
 
-async def test_scopes_limit_nothing_where_the_operator_says_so(stage: Stage, process: Process) -> None:
+async def test_scopes_limit_nothing_where_the_operator_says_so(stage: ProcessHost, process: Process) -> None:
     async with (
         serving(stage, process, token_scopes="ignore") as served,
         served.session(token(scope=None)) as session,

@@ -142,7 +142,7 @@ async def test_the_first_page_promises_what_comes_where_people_sign_in_with_next
     assert "The first time, it gives you a link" not in page
 
 
-async def test_the_pages_of_people_are_in_touch_with_nobody(browser: httpx2.AsyncClient) -> None:
+async def test_the_pages_of_multi_user_modes_contact_no_other_host(browser: httpx2.AsyncClient) -> None:
     pages = [await browser.get(path) for path in ("/", "/account", "/healthz", "/oauth/consent")]
 
     assert {page.headers["cross-origin-opener-policy"] for page in pages} == {"same-origin"}
@@ -258,7 +258,7 @@ def hrefs(page: httpx2.Response) -> list[str]:
     return [link.replace("&amp;", "&").replace("&#39;", "'") for link in found]
 
 
-async def test_nobody_goes_anywhere_by_themselves_before_they_have_answered(
+async def test_no_browser_is_redirected_before_the_user_has_answered(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     pages = [page for page in await every_answer(browser, known) if "refresh" in page.headers]

@@ -19,7 +19,7 @@ from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
 from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from tests.authorization_fixtures import COOKIE, AuthorizationFixture, open_authorization
-from tests.consent_fixtures import Stage
+from tests.consent_fixtures import ConsentSetup
 from tests.integration.builtin_app import open_builtin_app
 
 Spend = Callable[[Params], Awaitable[None]]
@@ -75,7 +75,7 @@ async def test_builtin_spends_the_code_of_a_page_s_sign_in(authorization: Author
     assert authorization.provider.exchanged == []
 
 
-async def test_oidc_spends_the_code_of_a_grant(people: Stage) -> None:
+async def test_oidc_spends_the_code_of_a_grant(people: ConsentSetup) -> None:
     consent_request, attacker = await people.ask("alice"), await people.browser("alice")
     params = people.provider.confirm(await people.allow(consent_request, attacker), "victim")
 
@@ -86,7 +86,7 @@ async def test_oidc_spends_the_code_of_a_grant(people: Stage) -> None:
     assert people.provider.exchanged == []
 
 
-async def test_oidc_spends_the_code_of_a_sign_in(people: Stage) -> None:
+async def test_oidc_spends_the_code_of_a_sign_in(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
 
@@ -97,7 +97,7 @@ async def test_oidc_spends_the_code_of_a_sign_in(people: Stage) -> None:
     assert people.issuer.token_requests() == []
 
 
-async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: Stage) -> None:
+async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.clock.forward(21 * 60)
@@ -121,7 +121,7 @@ async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: Stage) -> No
 )
 @pytest.mark.parametrize("mode", ["builtin", "oidc"])
 async def test_what_strangers_write_costs_no_row(
-    authorization: AuthorizationFixture, people: Stage, mode: str, change: dict[str, list[str]]
+    authorization: AuthorizationFixture, people: ConsentSetup, mode: str, change: dict[str, list[str]]
 ) -> None:
     stage = authorization if mode == "builtin" else people
     start = await stage.consent_service.begin_sign_in("account")

@@ -20,7 +20,7 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
 )
 from tests.authorization_fixtures import CLIENT, COOKIE, AuthorizationFixture, open_authorization
-from tests.consent_fixtures import Browser, Stage
+from tests.consent_fixtures import Browser, ConsentSetup
 from tests.issuer_fake import ISSUER, Params
 
 ATTACKER = COOKIE
@@ -36,7 +36,7 @@ async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[Author
         yield stage
 
 
-async def begun_by_attacker(stage: Stage) -> tuple[Browser, str]:
+async def begun_by_attacker(stage: ConsentSetup) -> tuple[Browser, str]:
     """Let Alice's client ask, and Alice allow it; the address at Nextcloud is what she sends."""
     consent_request = await stage.ask("alice")
     attacker = await stage.browser("alice", preferred_username="alice")
@@ -222,7 +222,7 @@ async def test_builtin_ends_the_code_of_an_answer_that_it_does_not_trust(
 
 @pytest.mark.parametrize("signed_in", [True, False])
 async def test_oidc_exchanges_and_revokes_a_code_that_the_victim_brings(
-    mapped: Stage, *, signed_in: bool
+    mapped: ConsentSetup, *, signed_in: bool
 ) -> None:
     attacker, url = await begun_by_attacker(mapped)
     params = mapped.provider.confirm(url, "victim")
@@ -245,7 +245,7 @@ async def test_oidc_exchanges_and_revokes_a_code_that_the_victim_brings(
     assert ("consent", "refused: another browser") in await mapped.audit("alice")
 
 
-async def test_oidc_takes_the_code_in_no_other_flow_of_the_attacker(people: Stage) -> None:
+async def test_oidc_takes_the_code_in_no_other_flow_of_the_attacker(people: ConsentSetup) -> None:
     """With `ACCOUNT_MAPPING=confirm` the attacker would only have to say that the account is theirs."""
     attacker, url = await begun_by_attacker(people)
     params = people.provider.confirm(url, "victim")
@@ -265,7 +265,7 @@ async def test_oidc_takes_the_code_in_no_other_flow_of_the_attacker(people: Stag
     assert people.provider.exchanged == [codes(params)]
 
 
-async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: Stage) -> None:
+async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: ConsentSetup) -> None:
     consent_request = await mapped.ask("alice")
     alice = await mapped.browser("alice", preferred_username="alice")
     params = mapped.provider.confirm(await mapped.allow(consent_request, alice), "alice")
@@ -277,7 +277,7 @@ async def test_oidc_ends_a_code_for_a_request_that_is_over(mapped: Stage) -> Non
     assert await mapped.given_back() == [f"access-{codes(params)}"]
 
 
-async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: Stage) -> None:
+async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: ConsentSetup) -> None:
     with pytest.raises(SignInRefused) as caught:
         await mapped.consent_service.end_foreign({"state": ["made-up"], "code": ["granted-by-victim"]})
 
@@ -288,7 +288,7 @@ async def test_oidc_sends_no_code_where_no_flow_was_begun(mapped: Stage) -> None
 @pytest.mark.parametrize("signed_in", [True, False])
 @pytest.mark.parametrize("state", [["made-up"], [], ["x", "y"]])
 async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_address(
-    people: Stage, state: list[str], *, signed_in: bool
+    people: ConsentSetup, state: list[str], *, signed_in: bool
 ) -> None:
     attacker, url = await begun_by_attacker(people)
     params = people.provider.confirm(url, "victim")
@@ -307,7 +307,9 @@ async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_a
     assert people.provider.exchanged == []
 
 
-async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(mapped: Stage) -> None:
+async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(
+    mapped: ConsentSetup,
+) -> None:
     _, url = await begun_by_attacker(mapped)
     params = mapped.provider.confirm(url, "victim")
     mapped.issuer.userinfo = {"sub": "victim"}
@@ -319,7 +321,7 @@ async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_a
     assert await mapped.database.spent_codes.is_spent(codes(params))
 
 
-async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: Stage) -> None:
+async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: ConsentSetup) -> None:
     """Some providers end all tokens of a sign-in with one of them."""
     consent_request = await mapped.ask("alice")
     alice = await mapped.browser("alice", preferred_username="alice")
@@ -339,7 +341,7 @@ async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: St
 
 @pytest.mark.parametrize("flow", ["", "made-up"])
 async def test_a_sign_in_that_the_victim_brings_back_is_exchanged_once_and_worth_nothing(
-    people: Stage, flow: str
+    people: ConsentSetup, flow: str
 ) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
@@ -354,7 +356,9 @@ async def test_a_sign_in_that_the_victim_brings_back_is_exchanged_once_and_worth
     assert await people.consent_service.signed_in(start.flow.get_secret_value()) is None
 
 
-async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_away(people: Stage) -> None:
+async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_away(
+    people: ConsentSetup,
+) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.issuer.instead = lambda request: httpx2.Response(503) if request.url.path == "/token" else None
@@ -366,7 +370,7 @@ async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_
         await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
 
-async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: Stage) -> None:
+async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     state = params["state"][0]
@@ -383,7 +387,7 @@ async def test_a_state_of_a_sign_in_that_was_changed_is_none_of_ours(people: Sta
 
 
 async def test_an_answer_that_the_own_browser_brings_too_late_is_not_said_to_be_anothers(
-    people: Stage,
+    people: ConsentSetup,
 ) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "alice")
@@ -396,7 +400,7 @@ async def test_an_answer_that_the_own_browser_brings_too_late_is_not_said_to_be_
     assert len(people.issuer.token_requests()) == 1
 
 
-async def test_an_old_state_ends_no_code(people: Stage) -> None:
+async def test_an_old_state_ends_no_code(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
     people.clock.forward(21 * 60)
@@ -407,7 +411,7 @@ async def test_an_old_state_ends_no_code(people: Stage) -> None:
     assert people.issuer.token_requests() == []
 
 
-async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(people: Stage) -> None:
+async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(people: ConsentSetup) -> None:
     people.issuer.metadata["revocation_endpoint"] = f"{ISSUER}/revoke"
     start = await people.consent_service.begin_sign_in("account")
     params = people.issuer.sign_in(start.url, "victim")
@@ -427,7 +431,7 @@ async def test_what_the_identity_provider_gave_for_such_a_code_is_revoked_there(
     assert "token=" in revoked[0]
 
 
-async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: Stage) -> None:
+async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: ConsentSetup) -> None:
     _, url = await begun_by_attacker(mapped)
     params = mapped.provider.confirm(url, "victim")
     mapped.sql("DELETE FROM elicitations")

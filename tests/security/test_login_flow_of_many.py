@@ -18,17 +18,19 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.records import ElicitationState, GrantRequest
 from tests.auth_fixtures import READ, together
-from tests.consent_fixtures import GRANT_CALLBACK, NEXTCLOUD, Stage, open_consent_service
+from tests.consent_fixtures import GRANT_CALLBACK, NEXTCLOUD, ConsentSetup, open_consent_service
 
 WRONG = ("consent", "refused: wrong account")
 
 
-async def nobody_is_connected(stage: Stage) -> None:
+async def nobody_is_connected(stage: ConsentSetup) -> None:
     for name in ("alice", "bob"):
         assert await stage.grant(name) is None
 
 
-async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_once(following: Stage) -> None:
+async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_once(
+    following: ConsentSetup,
+) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
@@ -45,7 +47,7 @@ async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_o
     assert "'bob', but your account is 'alice'" in shown.error
 
 
-async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(following: Stage) -> None:
+async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(following: ConsentSetup) -> None:
     """Anyone who is talked into granting another user's flow gives away nothing."""
     await following.begin("bob")
     secret = following.granted_by("alice")
@@ -57,7 +59,7 @@ async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(followi
     assert await following.audit("bob") == [WRONG]
 
 
-async def test_bob_signing_in_with_alices_name_is_still_bob(following: Stage) -> None:
+async def test_bob_signing_in_with_alices_name_is_still_bob(following: ConsentSetup) -> None:
     """Nextcloud takes login names that are no user ids; whose it is says the answer to who that is."""
     await following.begin("alice")
     secret = following.granted_by("bob", login_name="alice")
@@ -68,7 +70,7 @@ async def test_bob_signing_in_with_alices_name_is_still_bob(following: Stage) ->
     assert secret not in following.app_passwords
 
 
-async def test_alice_signing_in_with_her_address_is_still_alice(following: Stage) -> None:
+async def test_alice_signing_in_with_her_address_is_still_alice(following: ConsentSetup) -> None:
     consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice", login_name="alice@example.org")
 
@@ -84,7 +86,7 @@ async def test_alice_signing_in_with_her_address_is_still_alice(following: Stage
 
 @pytest.mark.parametrize("last", ["alice", "bob"])
 async def test_when_both_grant_one_flow_only_the_mapped_account_is_ever_stored(
-    following: Stage, last: str
+    following: ConsentSetup, last: str
 ) -> None:
     """At Nextcloud the last one wins."""
     await following.begin("alice")
@@ -100,7 +102,9 @@ async def test_when_both_grant_one_flow_only_the_mapped_account_is_ever_stored(
     assert await following.grant("bob") is None
 
 
-async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again(following: Stage) -> None:
+async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again(
+    following: ConsentSetup,
+) -> None:
     consent_request, alice = await following.begin("alice")
     following.granted_by("bob")
     await following.turn()
@@ -115,7 +119,7 @@ async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again
     assert following.finished == [consent_request]
 
 
-async def test_an_account_that_another_user_has_is_not_taken_from_them(following: Stage) -> None:
+async def test_an_account_that_another_user_has_is_not_taken_from_them(following: ConsentSetup) -> None:
     """The identity provider now names bob's account for alice too."""
     await following.begin("bob")
     kept = following.granted_by("bob")
@@ -136,7 +140,7 @@ async def test_an_account_that_another_user_has_is_not_taken_from_them(following
     assert await following.grant("bob") is not None
 
 
-async def test_no_other_user_sees_or_ends_a_flow(following: Stage) -> None:
+async def test_no_other_user_sees_or_ends_a_flow(following: ConsentSetup) -> None:
     consent_request, _ = await following.begin("alice")
     bob = await following.browser("bob", preferred_username="bob")
 
@@ -149,7 +153,7 @@ async def test_no_other_user_sees_or_ends_a_flow(following: Stage) -> None:
 
 
 async def test_the_account_that_must_come_of_it_is_that_of_the_sign_in_that_began_it(
-    following: Stage,
+    following: ConsentSetup,
 ) -> None:
     consent_request, _ = await following.begin("alice")
     again = await following.browser("alice", preferred_username="bob")
@@ -162,7 +166,7 @@ async def test_the_account_that_must_come_of_it_is_that_of_the_sign_in_that_bega
     await nobody_is_connected(following)
 
 
-async def test_signing_out_changes_nothing_about_whose_account_it_must_be(following: Stage) -> None:
+async def test_signing_out_changes_nothing_about_whose_account_it_must_be(following: ConsentSetup) -> None:
     _, alice = await following.begin("alice")
     await following.consent_service.sign_out_everywhere(alice.who)
     secret = following.granted_by("bob")
@@ -179,7 +183,7 @@ async def test_without_a_mapping_nothing_starts(tmp_path: Path, template: Path) 
             pass
 
 
-async def test_a_user_without_an_account_by_the_mapping_starts_no_flow(following: Stage) -> None:
+async def test_a_user_without_an_account_by_the_mapping_starts_no_flow(following: ConsentSetup) -> None:
     following.issuer.userinfo = {"sub": "alice"}
     consent_request, alice = await following.ask("alice"), await following.browser("alice")
 
@@ -192,7 +196,7 @@ async def test_a_user_without_an_account_by_the_mapping_starts_no_flow(following
 
 @pytest.mark.parametrize("granted_by", ["alice", "bob"])
 async def test_after_a_restart_the_account_is_still_the_one_that_was_said(
-    following: Stage, granted_by: str
+    following: ConsentSetup, granted_by: str
 ) -> None:
     await following.begin("alice")
     secret = following.granted_by(granted_by)
@@ -203,7 +207,7 @@ async def test_after_a_restart_the_account_is_still_the_one_that_was_said(
     assert (secret in following.app_passwords) is (granted_by == "alice")
 
 
-async def test_what_a_dead_process_left_is_compared_before_it_is_used(following: Stage) -> None:
+async def test_what_a_dead_process_left_is_compared_before_it_is_used(following: ConsentSetup) -> None:
     """It ended after Nextcloud had answered, and before anyone asked whose it is."""
     consent_request, _ = await following.begin("alice")
     secret = following.granted_by("bob")
@@ -229,7 +233,9 @@ async def test_what_a_dead_process_left_is_compared_before_it_is_used(following:
 
 
 @pytest.mark.parametrize("granted_by", ["alice", "bob"])
-async def test_what_comes_after_the_person_declined_is_deleted(following: Stage, granted_by: str) -> None:
+async def test_what_comes_after_the_person_declined_is_deleted(
+    following: ConsentSetup, granted_by: str
+) -> None:
     consent_request, alice = await following.begin("alice")
     await following.consent_service.decline(consent_request, alice.who)
     secret = following.granted_by(granted_by)
@@ -242,7 +248,7 @@ async def test_what_comes_after_the_person_declined_is_deleted(following: Stage,
     assert await following.flow(consent_request) is None
 
 
-async def test_what_comes_after_a_disconnect_is_deleted(following: Stage) -> None:
+async def test_what_comes_after_a_disconnect_is_deleted(following: ConsentSetup) -> None:
     consent_request, alice = await following.begin("alice")
     await following.consent_service.disconnect(alice.who)
     secret = following.granted_by("alice")
@@ -254,7 +260,7 @@ async def test_what_comes_after_a_disconnect_is_deleted(following: Stage) -> Non
     assert await following.state(consent_request) is ElicitationState.EXPIRED
 
 
-async def test_an_account_moved_in_from_another_flow_does_not_open(following: Stage) -> None:
+async def test_an_account_moved_in_from_another_flow_does_not_open(following: ConsentSetup) -> None:
     """A user who can write to the database, and has no key, cannot say whose account it must be."""
     alices, _ = await following.begin("alice")
     bobs, _ = await following.begin("bob")
@@ -272,7 +278,7 @@ async def test_an_account_moved_in_from_another_flow_does_not_open(following: St
     assert await following.flow(bobs) is not None
 
 
-async def test_a_flow_that_names_no_account_connects_no_user(following: Stage) -> None:
+async def test_a_flow_that_names_no_account_connects_no_user(following: ConsentSetup) -> None:
     """One user's server began it, on the same database, or a user emptied the column."""
     consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice")
@@ -286,7 +292,7 @@ async def test_a_flow_that_names_no_account_connects_no_user(following: Stage) -
     assert await following.state(consent_request) is ElicitationState.OPENED
 
 
-async def test_no_browser_can_come_back_where_none_was_sent_away(following: Stage) -> None:
+async def test_no_browser_can_come_back_where_none_was_sent_away(following: ConsentSetup) -> None:
     """The settings named Nextcloud's OAuth app before, and a browser is still on its way."""
     consent_request, alice = await following.begin("alice")
     grant_request = GrantRequest(
@@ -310,7 +316,7 @@ async def test_no_browser_can_come_back_where_none_was_sent_away(following: Stag
     await nobody_is_connected(following)
 
 
-async def test_two_people_at_once_each_get_their_own(following: Stage) -> None:
+async def test_two_people_at_once_each_get_their_own(following: ConsentSetup) -> None:
     for name in ("alice", "bob"):
         await following.begin(name)
     secrets = [following.granted_by(name, flow=flow) for flow, name in enumerate(("alice", "bob"))]

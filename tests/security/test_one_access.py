@@ -27,7 +27,7 @@ from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.apps import apps_of
 from tests.dav_fakes import account_over, call, entry, multistatus, network, recorded
-from tests.updates_fixtures import ALICE, Stage, open_stage, settled
+from tests.updates_fixtures import ALICE, UpdatesServer, open_stage, settled
 
 README = "nc://files/Readme.md"
 CALLER = Caller(ALICE, "a", "Test")
@@ -140,18 +140,18 @@ async def test_no_note_about_a_half_that_failed_hides_what_is_wrong_with_the_acc
 
 
 @pytest.fixture
-async def stage() -> AsyncGenerator[Stage]:
+async def stage() -> AsyncGenerator[UpdatesServer]:
     async with open_stage(("notes", "files", "news")) as made:
         yield made
 
 
-async def opened(stage: Stage) -> Opened:
+async def opened(stage: UpdatesServer) -> Opened:
     found = await stage.accounts.find(CALLER)
     assert found is not None
     return found
 
 
-async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: Stage) -> None:
+async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: UpdatesServer) -> None:
     def menu(request: httpx2.Request) -> httpx2.Response | None:
         named = {"X-User-Id": "bob"}
         body = {"ocs": {"meta": {"statuscode": 200}, "data": [{"id": "news"}]}}
@@ -171,7 +171,7 @@ async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: Sta
 
 
 async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_is_forgotten(
-    stage: Stage,
+    stage: UpdatesServer,
 ) -> None:
     availability, services = stage.state.availability, await stage.state.services()
     etag = (await (await opened(stage)).account.capabilities.get()).etag
@@ -191,7 +191,7 @@ async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_
 
 
 async def test_a_subscription_that_outlasts_a_change_of_the_account_tells_of_it_and_compares_no_marks(
-    stage: Stage,
+    stage: UpdatesServer,
 ) -> None:
     def same(request: httpx2.Request) -> httpx2.Response | None:
         if request.method != "PROPFIND":

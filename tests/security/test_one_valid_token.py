@@ -17,7 +17,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
-from tests.auth_fixtures import Process, Stage
+from tests.auth_fixtures import Process, ProcessHost
 from tests.bearer_fixtures import INITIALIZE, LIST, Served, serving, token
 from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
@@ -27,7 +27,7 @@ OPEN = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def strict(stage: Stage, process: Process, **rates: float) -> AsyncGenerator[Served]:
+async def strict(stage: ProcessHost, process: Process, **rates: float) -> AsyncGenerator[Served]:
     limiter = RequestLimiter(RequestRates(**({"refusal_seconds": 0, "wait_seconds": 0} | rates)))  # type: ignore[arg-type]
     sessions = partial(SessionLimiter, most_of_client=3, most_of_person=4)
     async with serving(stage, process, limiter=limiter, sessions=sessions) as served:
@@ -39,7 +39,9 @@ async def alive(served: Served, session: str, who: str) -> bool:
         return (await joined.post(LIST)).status_code == 200
 
 
-async def test_sessions_without_end_leave_everybody_else_s_alone(stage: Stage, process: Process) -> None:
+async def test_endless_sessions_leave_those_of_other_users_alone(
+    stage: ProcessHost, process: Process
+) -> None:
     alice, bob = token(), token(sub="bob")
     async with strict(stage, process) as served, served.session(bob) as other:
         opened: list[str] = []
@@ -53,7 +55,9 @@ async def test_sessions_without_end_leave_everybody_else_s_alone(stage: Stage, p
         assert await alive(served, other.id, bob)
 
 
-async def test_another_client_of_the_same_person_has_room_of_its_own(stage: Stage, process: Process) -> None:
+async def test_another_client_of_the_same_person_has_room_of_its_own(
+    stage: ProcessHost, process: Process
+) -> None:
     noisy, calm = token(), token(client_id="another", azp="another")
     async with strict(stage, process) as served, served.session(calm) as other:
         async with served.http(noisy) as http:
@@ -64,7 +68,7 @@ async def test_another_client_of_the_same_person_has_room_of_its_own(stage: Stag
 
 
 async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     async with (
         strict(stage, process, per_minute=2, burst=4) as served,
@@ -86,7 +90,7 @@ async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
     [b"[" + b"{}," * 20_001 + b"{}]", b'{"a":' * 65 + b"1" + b"}" * 65, b'["' + b'","' * 1_000_000 + b'"]'],
 )
 async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
-    stage: Stage, process: Process, body: bytes
+    stage: ProcessHost, process: Process, body: bytes
 ) -> None:
     async with strict(stage, process) as served, served.http(token()) as http:
         answer = await http.post("/mcp", content=body, headers={"Content-Type": "application/json"})
@@ -95,7 +99,7 @@ async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
     assert "elements" in answer.text or "too deeply" in answer.text
 
 
-async def test_a_large_text_is_no_large_number_of_things(stage: Stage, process: Process) -> None:
+async def test_a_large_text_is_no_large_number_of_things(stage: ProcessHost, process: Process) -> None:
     call = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -133,7 +137,7 @@ def test_escapes_without_end_cost_little_more_than_to_find_them() -> None:
     assert meant < 3 * found
 
 
-async def test_streams_are_open_to_a_number_and_then_refused(stage: Stage, process: Process) -> None:
+async def test_streams_are_open_to_a_number_and_then_refused(stage: ProcessHost, process: Process) -> None:
     async with strict(stage, process, streams=4) as served, AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(served.session(token())) for _ in range(3)]
         answers: list[int] = []

@@ -25,7 +25,7 @@ from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from tests.auth_fixtures import READ, Process, Stage
+from tests.auth_fixtures import READ, Process, ProcessHost
 
 BASE = "https://cloud.example.org/nextcloud"
 
@@ -58,7 +58,7 @@ def no_pauses() -> Generator[None]:
         yield
 
 
-async def test_no_cookie_is_ever_kept_or_sent(stage: Stage, process: Process) -> None:
+async def test_no_cookie_is_ever_kept_or_sent(stage: ProcessHost, process: Process) -> None:
     """A session cookie beats Authorization: kept from Alice's answer it would act as Alice for Bob."""
     people = stage.sandbox.state.users
 
@@ -74,7 +74,7 @@ async def test_no_cookie_is_ever_kept_or_sent(stage: Stage, process: Process) ->
     assert not any("cookie" in request.headers for request in stage.network.asked)
 
 
-async def test_that_sandbox_would_have_mixed_them_up_with_cookies(stage: Stage) -> None:
+async def test_that_sandbox_would_have_mixed_them_up_with_cookies(stage: ProcessHost) -> None:
     """The check above is worth something only where cookies do harm."""
     people = stage.sandbox.state.users
     alice, bob = (stage.sandbox.state.new_app_password(people[name]) for name in ("alice", "bob"))
@@ -139,7 +139,7 @@ async def test_addresses_in_nextclouds_answers_are_put_onto_the_configured_one(a
 
 
 async def test_a_revoked_credential_is_refused_twice_and_not_sent_again(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     stage.sandbox.state.app_passwords.pop(await stage.connect(process))
     refused = stage.refusals()

@@ -224,7 +224,7 @@ async def test_the_third_look_of_another_user_ends_the_consent_request_and_the_o
     assert "Somebody else opened the link several times" in told.text
 
 
-async def test_a_login_flow_is_shown_to_its_person_alone_and_ended_by_nobody_else(
+async def test_a_login_flow_is_shown_to_and_ended_by_its_own_user_alone(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.follows = True
@@ -410,7 +410,7 @@ async def test_a_session_that_was_planted_before_the_sign_in_is_worth_nothing_af
         "__host-session={alice}",
     ],
 )
-async def test_a_session_cookie_that_is_there_twice_or_odd_signs_nobody_in(
+async def test_a_repeated_or_malformed_session_cookie_signs_no_user_in(
     people: httpx2.AsyncClient, consent_service: MultiUserPages, cookie: str
 ) -> None:
     values = {name: await consent_service.session(name) for name in ("alice", "bob")}

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_fixtures import READ, Stage, open_stage
+from tests.auth_fixtures import READ, ProcessHost, open_stage
 from tests.oauth_fixtures import TOKEN, Office, Replica, caller, is_refresh, new_gate, office_of
 from tests.processes import Worker, open_workers
 
@@ -299,7 +299,9 @@ async def test_an_invalid_response_costs_no_user_their_connection(
     assert (await replica.accounts.open(ALICE, READ)).account.uid == "alice"
 
 
-async def test_no_token_is_in_the_database_in_clear(office: Office, replica: Replica, stage: Stage) -> None:
+async def test_no_token_is_in_the_database_in_clear(
+    office: Office, replica: Replica, stage: ProcessHost
+) -> None:
     grant = await office.connect(replica)
     late = await replica.provider.exchange_code(code=office.code(), verifier=None, nonce=None)
     await replica.database.grants.keep_alternate(grant.credential.id, late.tokens)

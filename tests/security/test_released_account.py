@@ -12,7 +12,7 @@ from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
-from tests.consent_fixtures import Stage
+from tests.consent_fixtures import ConsentSetup
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 from tests.issuer_fake import ISSUER
@@ -94,7 +94,9 @@ async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_accoun
         assert (await client.refused(*PING))[0] == 401
 
 
-async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the_start(people: Stage) -> None:
+async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the_start(
+    people: ConsentSetup,
+) -> None:
     audit, heard = people.database.audit, Heard()
     ended = EndedAccounts(people.database, heard)
     now = people.clock()
@@ -121,7 +123,7 @@ async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the
     assert heard.told == [frozenset(Principal(ISSUER, name) for name in ("alice", "bob", "carol"))]
 
 
-async def test_the_first_loss_on_an_empty_database_is_heard_of(people: Stage) -> None:
+async def test_the_first_loss_on_an_empty_database_is_heard_of(people: ConsentSetup) -> None:
     heard = Heard()
     ended = EndedAccounts(people.database, heard)
     await ended.look()
@@ -134,7 +136,7 @@ async def test_the_first_loss_on_an_empty_database_is_heard_of(people: Stage) ->
     assert heard.told == [frozenset({holding.principal})]
 
 
-async def test_a_database_that_cannot_be_read_is_asked_again(people: Stage) -> None:
+async def test_a_database_that_cannot_be_read_is_asked_again(people: ConsentSetup) -> None:
     """The look of a running server goes on after a failure; here its table is away for one look."""
     heard = Heard()
     people.sql("ALTER TABLE audit RENAME TO away")

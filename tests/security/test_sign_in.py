@@ -18,7 +18,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from tests.auth_fixtures import together
-from tests.consent_fixtures import Stage
+from tests.consent_fixtures import ConsentSetup
 from tests.issuer_fake import (
     CLIENT,
     ISSUER,
@@ -33,7 +33,7 @@ from tests.issuer_fake import (
 )
 
 
-async def flow_and_answer(stage: Stage, name: str = "alice") -> tuple[str, Params]:
+async def flow_and_answer(stage: ConsentSetup, name: str = "alice") -> tuple[str, Params]:
     start = await stage.consent_service.begin_sign_in("account")
     return start.flow.get_secret_value(), stage.issuer.sign_in(start.url, name)
 
@@ -60,7 +60,7 @@ ODD: dict[str, Change] = {
 ENDED = {"code and error", "another issuer", "another twice"}
 
 
-async def ended(people: Stage, flow: str, params: Params, *, sent: int) -> None:
+async def ended(people: ConsentSetup, flow: str, params: Params, *, sent: int) -> None:
     """No one is signed in; the code was sent so often, and never will be again."""
     assert len(people.issuer.token_requests()) == sent
     with pytest.raises(SignInRefused):
@@ -69,7 +69,7 @@ async def ended(people: Stage, flow: str, params: Params, *, sent: int) -> None:
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_answer_is_refused_and_its_code_is_ended(people: Stage, odd: str) -> None:
+async def test_an_odd_answer_is_refused_and_its_code_is_ended(people: ConsentSetup, odd: str) -> None:
     flow, params = await flow_and_answer(people)
     changed = ODD[odd](params)
 
@@ -88,7 +88,7 @@ async def test_an_odd_answer_is_refused_and_its_code_is_ended(people: Stage, odd
     ids=["missing", "slash", "case", "twice"],
 )
 async def test_an_issuer_that_names_itself_must_be_the_one_that_was_asked(
-    people: Stage, change: Change
+    people: ConsentSetup, change: Change
 ) -> None:
     people.issuer.metadata["authorization_response_iss_parameter_supported"] = True
     flow, params = await flow_and_answer(people)
@@ -100,7 +100,7 @@ async def test_an_issuer_that_names_itself_must_be_the_one_that_was_asked(
     await people.consent_service.finish_sign_in(*await flow_and_answer(people))
 
 
-async def test_an_answer_counts_only_in_the_browser_that_asked(people: Stage) -> None:
+async def test_an_answer_counts_only_in_the_browser_that_asked(people: ConsentSetup) -> None:
     mine, _ = await flow_and_answer(people, "alice")
     his, params = await flow_and_answer(people, "bob")
 
@@ -111,14 +111,14 @@ async def test_an_answer_counts_only_in_the_browser_that_asked(people: Stage) ->
 
 
 @pytest.mark.parametrize("flow", ["", "x", "AAAA", "ü", "A" * 400])
-async def test_a_flow_that_we_did_not_seal_is_refused(people: Stage, flow: str) -> None:
+async def test_a_flow_that_we_did_not_seal_is_refused(people: ConsentSetup, flow: str) -> None:
     _, params = await flow_and_answer(people)
 
     with pytest.raises(SignInRefused):
         await people.consent_service.finish_sign_in(flow, params)
 
 
-async def test_a_changed_flow_is_refused(people: Stage) -> None:
+async def test_a_changed_flow_is_refused(people: ConsentSetup) -> None:
     flow, params = await flow_and_answer(people)
     changed = flow[:-6] + ("AAAAAA" if flow[-6:] != "AAAAAA" else "BBBBBB")
 
@@ -126,7 +126,7 @@ async def test_a_changed_flow_is_refused(people: Stage) -> None:
         await people.consent_service.finish_sign_in(changed, params)
 
 
-async def test_what_is_sealed_for_the_database_is_no_flow(people: Stage) -> None:
+async def test_what_is_sealed_for_the_database_is_no_flow(people: ConsentSetup) -> None:
     for keys in (people.keys, KeyRing.parse([SecretStr(new_key())])):
         sealed = keys.seal('["s", "v", "n", "t", "account", 9999999999]', ("cookie", "sign-in"))
         flow = base64.urlsafe_b64encode(sealed.value).decode()
@@ -136,7 +136,7 @@ async def test_what_is_sealed_for_the_database_is_no_flow(people: Stage) -> None
     assert people.issuer.token_requests() == []
 
 
-async def test_a_flow_is_good_for_ten_minutes(people: Stage) -> None:
+async def test_a_flow_is_good_for_ten_minutes(people: ConsentSetup) -> None:
     flow, params = await flow_and_answer(people)
     people.clock.forward(10 * 60)
 
@@ -146,7 +146,7 @@ async def test_a_flow_is_good_for_ten_minutes(people: Stage) -> None:
     await ended(people, flow, params, sent=1)
 
 
-async def test_an_answer_that_is_played_again_begins_no_second_session(people: Stage) -> None:
+async def test_an_answer_that_is_played_again_begins_no_second_session(people: ConsentSetup) -> None:
     flow, params = await flow_and_answer(people)
     done = await people.consent_service.finish_sign_in(flow, params)
 
@@ -157,7 +157,7 @@ async def test_an_answer_that_is_played_again_begins_no_second_session(people: S
     assert await people.consent_service.signed_in(done.token.get_secret_value()) == done.signed_in
 
 
-async def test_a_flow_that_brought_one_person_in_never_brings_another(people: Stage) -> None:
+async def test_a_flow_that_brought_one_person_in_never_brings_another(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
     alice, bob = (people.issuer.sign_in(start.url, name) for name in ("alice", "bob"))
@@ -169,7 +169,7 @@ async def test_a_flow_that_brought_one_person_in_never_brings_another(people: St
     assert await people.consent_service.signed_in(done.token.get_secret_value()) == done.signed_in
 
 
-async def test_two_answers_at_once_begin_one_session(people: Stage) -> None:
+async def test_two_answers_at_once_begin_one_session(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
     begun: list[str] = []
@@ -190,14 +190,14 @@ async def test_two_answers_at_once_begin_one_session(people: Stage) -> None:
     assert len(refused) == 1
 
 
-async def test_each_sign_in_has_a_session_of_its_own(people: Stage) -> None:
+async def test_each_sign_in_has_a_session_of_its_own(people: ConsentSetup) -> None:
     tokens = {(await people.browser()).token for _ in range(3)}
 
     assert len(tokens) == 3
     assert {len(token) for token in tokens} == {43}
 
 
-async def test_a_code_from_another_users_sign_in_is_of_no_use(people: Stage) -> None:
+async def test_a_code_from_another_users_sign_in_is_of_no_use(people: ConsentSetup) -> None:
     flow, params = await flow_and_answer(people, "mallory")
     _, victims = await flow_and_answer(people, "alice")
 
@@ -206,7 +206,7 @@ async def test_a_code_from_another_users_sign_in_is_of_no_use(people: Stage) -> 
         await people.consent_service.finish_sign_in(flow, {**params, "code": victims["code"]})
 
 
-async def test_a_token_with_another_nonce_is_refused(people: Stage) -> None:
+async def test_a_token_with_another_nonce_is_refused(people: ConsentSetup) -> None:
     for nonce in ("another", "", 7, None):
         people.issuer.claims = {"nonce": nonce}
         with pytest.raises(SignInRefused):
@@ -238,7 +238,9 @@ NOW = 1_795_780_800
     ],
     ids=str,
 )
-async def test_a_token_that_says_anything_wrong_is_refused(people: Stage, claims: dict[str, Any]) -> None:
+async def test_a_token_that_says_anything_wrong_is_refused(
+    people: ConsentSetup, claims: dict[str, Any]
+) -> None:
     assert people.clock.seconds() == NOW
     people.issuer.claims = claims
 
@@ -249,21 +251,21 @@ async def test_a_token_that_says_anything_wrong_is_refused(people: Stage, claims
 @pytest.mark.parametrize(
     "header", [{"typ": "at+jwt"}, {"jku": f"{ISSUER}/keys"}, {"kid": "another"}], ids=str
 )
-async def test_a_token_with_an_odd_header_is_refused(people: Stage, header: dict[str, Any]) -> None:
+async def test_a_token_with_an_odd_header_is_refused(people: ConsentSetup, header: dict[str, Any]) -> None:
     people.issuer.header = header
 
     with pytest.raises(SignInRefused):
         await people.browser()
 
 
-async def test_a_token_signed_by_another_user_is_refused(people: Stage) -> None:
+async def test_a_token_signed_by_another_user_is_refused(people: ConsentSetup) -> None:
     people.issuer.key = signing_key(1)
 
     with pytest.raises(SignInRefused):
         await people.browser()
 
 
-async def test_an_unsigned_token_is_refused(people: Stage) -> None:
+async def test_an_unsigned_token_is_refused(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in("account")
     nonce = parse_qs(urlsplit(start.url).query)["nonce"][0]
     claims = {"iss": ISSUER, "aud": CLIENT, "sub": "alice", "nonce": nonce, "exp": NOW + 60, "iat": NOW}
@@ -274,7 +276,7 @@ async def test_an_unsigned_token_is_refused(people: Stage) -> None:
         await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
 
-async def test_metadata_of_another_issuer_begins_nothing(people: Stage) -> None:
+async def test_metadata_of_another_issuer_begins_nothing(people: ConsentSetup) -> None:
     people.issuer.metadata["issuer"] = "https://evil.test"
 
     with pytest.raises(ConfigurationError, match="calls itself"):
@@ -292,7 +294,9 @@ async def test_metadata_of_another_issuer_begins_nothing(people: Stage) -> None:
     ],
     ids=["html", "huge", "redirect", "nothing", "down"],
 )
-async def test_an_answer_that_is_none_begins_no_session(people: Stage, answer: httpx2.Response) -> None:
+async def test_an_answer_that_is_none_begins_no_session(
+    people: ConsentSetup, answer: httpx2.Response
+) -> None:
     people.issuer.instead = lambda request: answer if request.url.path == "/token" else None
 
     with pytest.raises(IssuerUnavailable):
@@ -301,14 +305,14 @@ async def test_an_answer_that_is_none_begins_no_session(people: Stage, answer: h
     assert {request.url.host for request in people.issuer.asked} == {"id.test"}
 
 
-async def test_a_sign_in_that_was_not_for_identity_is_refused(people: Stage) -> None:
+async def test_a_sign_in_that_was_not_for_identity_is_refused(people: ConsentSetup) -> None:
     people.issuer.tokens = {"scope": "profile"}
 
     with pytest.raises(SignInRefused):
         await people.browser()
 
 
-async def test_nothing_that_an_address_says_is_repeated(people: Stage) -> None:
+async def test_nothing_that_an_address_says_is_repeated(people: ConsentSetup) -> None:
     flow, params = await flow_and_answer(people)
     evil = "<script>alert(1)</script>"
     said = {"state": params["state"], "error": [evil], "error_description": [evil], "error_uri": [evil]}
@@ -319,7 +323,7 @@ async def test_nothing_that_an_address_says_is_repeated(people: Stage) -> None:
     assert "script" not in str(caught.value)
 
 
-async def test_the_token_request_carries_the_verifier_and_never_the_address(people: Stage) -> None:
+async def test_the_token_request_carries_the_verifier_and_never_the_address(people: ConsentSetup) -> None:
     await people.browser()
 
     form = people.issuer.token_requests()[0]

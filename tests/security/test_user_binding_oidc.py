@@ -24,34 +24,34 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal, Tokens
 from tests.auth_fixtures import READ, together
-from tests.consent_fixtures import Browser, Stage
+from tests.consent_fixtures import Browser, ConsentSetup
 from tests.issuer_fake import Change, Params, twice, with_, without
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 
-async def browser(stage: Stage, name: str) -> Browser:
+async def browser(stage: ConsentSetup, name: str) -> Browser:
     return await stage.browser(name, preferred_username=name)
 
 
-async def on_the_way(stage: Stage, name: str = "alice") -> tuple[str, Browser, str]:
+async def on_the_way(stage: ConsentSetup, name: str = "alice") -> tuple[str, Browser, str]:
     """A consent request whose user has pressed Allow and stands before Nextcloud's page."""
     consent_request, person = await stage.ask(name), await browser(stage, name)
     return consent_request, person, await stage.allow(consent_request, person)
 
 
-async def nothing_connected(stage: Stage) -> None:
+async def nothing_connected(stage: ConsentSetup) -> None:
     for name in ("alice", "bob"):
         assert await stage.grant(name) is None
 
 
-async def nothing_happened(stage: Stage) -> None:
+async def nothing_happened(stage: ConsentSetup) -> None:
     """No code was sent anywhere, and nothing is stored."""
     assert stage.provider.exchanged == []
     await nothing_connected(stage)
 
 
-async def ended(stage: Stage, params: Params) -> None:
+async def ended(stage: ConsentSetup, params: Params) -> None:
     """The code was exchanged once, what it gave was revoked, nothing is stored, and nothing waits to be revoked."""
     assert stage.provider.exchanged == params["code"]
     assert await stage.given_back() == [f"access-{code}" for code in params["code"]]
@@ -59,7 +59,7 @@ async def ended(stage: Stage, params: Params) -> None:
     await nothing_connected(stage)
 
 
-async def spent(stage: Stage, params: Params) -> None:
+async def spent(stage: ConsentSetup, params: Params) -> None:
     """The codes were sent nowhere, and will not be."""
     await nothing_happened(stage)
     for code in params["code"]:
@@ -69,7 +69,7 @@ async def spent(stage: Stage, params: Params) -> None:
 # Another user's link
 
 
-async def test_alices_link_opened_by_bob_shows_and_stores_nothing(mapped: Stage) -> None:
+async def test_alices_link_opened_by_bob_shows_and_stores_nothing(mapped: ConsentSetup) -> None:
     consent_request, bob = await mapped.ask("alice"), await browser(mapped, "bob")
 
     with pytest.raises(OtherPerson):
@@ -84,7 +84,7 @@ async def test_alices_link_opened_by_bob_shows_and_stores_nothing(mapped: Stage)
     assert await mapped.audit("bob") == [("consent", "refused: of another person")] * 2
 
 
-async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped: Stage) -> None:
+async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask("alice"), await browser(mapped, "alice")
     bob = await browser(mapped, "bob")
 
@@ -101,7 +101,7 @@ async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped:
     assert await mapped.ask("alice") != consent_request
 
 
-async def test_no_user_can_answer_for_another(mapped: Stage) -> None:
+async def test_no_user_can_answer_for_another(mapped: ConsentSetup) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
     params = mapped.provider.confirm(url, "alice")
@@ -119,7 +119,7 @@ async def test_no_user_can_answer_for_another(mapped: Stage) -> None:
     assert await mapped.grant("alice") is not None
 
 
-async def test_the_same_name_at_another_issuer_is_another_person(mapped: Stage) -> None:
+async def test_the_same_name_at_another_issuer_is_another_person(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask("alice"), await browser(mapped, "alice")
     stranger = replace(alice.who, principal=Principal("https://other.test", "alice"))
 
@@ -128,7 +128,7 @@ async def test_the_same_name_at_another_issuer_is_another_person(mapped: Stage) 
 
 
 @pytest.mark.parametrize("consent_request", [UNKNOWN, UNKNOWN.upper(), f"{UNKNOWN} ", "", "%00", "../../x"])
-async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, consent_request: str) -> None:
+async def test_edited_and_guessed_ids_all_look_the_same(mapped: ConsentSetup, consent_request: str) -> None:
     alice = await browser(mapped, "alice")
     said: set[str] = set()
 
@@ -149,7 +149,7 @@ async def test_edited_and_guessed_ids_all_look_the_same(mapped: Stage, consent_r
 # Another user's browser
 
 
-async def test_an_address_finished_in_another_persons_browser_is_ended_in_both(mapped: Stage) -> None:
+async def test_an_address_finished_in_another_persons_browser_is_ended_in_both(mapped: ConsentSetup) -> None:
     """Alice mails Bob the address of Nextcloud's page; Bob confirms there and comes back to us."""
     consent_request, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
@@ -170,7 +170,9 @@ async def test_an_address_finished_in_another_persons_browser_is_ended_in_both(m
     assert await mapped.state(consent_request) is ElicitationState.COMPLETE
 
 
-async def test_an_address_finished_in_another_browser_of_the_same_person_is_ended(mapped: Stage) -> None:
+async def test_an_address_finished_in_another_browser_of_the_same_person_is_ended(
+    mapped: ConsentSetup,
+) -> None:
     _, _, url = await on_the_way(mapped)
     other = await browser(mapped, "alice")
     params = mapped.provider.confirm(url, "alice")
@@ -181,7 +183,7 @@ async def test_an_address_finished_in_another_browser_of_the_same_person_is_ende
     await ended(mapped, params)
 
 
-async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(mapped: Stage) -> None:
+async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     bob = await browser(mapped, "bob")
 
@@ -193,7 +195,7 @@ async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(ma
     await spent(mapped, params)
 
 
-async def test_signing_out_ends_the_trips_that_were_begun(mapped: Stage) -> None:
+async def test_signing_out_ends_the_trips_that_were_begun(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     await mapped.consent_service.sign_out(alice.token)
     params = mapped.provider.confirm(url, "alice")
@@ -204,7 +206,7 @@ async def test_signing_out_ends_the_trips_that_were_begun(mapped: Stage) -> None
     await spent(mapped, params)
 
 
-async def test_what_waits_for_a_word_waits_in_one_browser_only(people: Stage) -> None:
+async def test_what_waits_for_a_word_waits_in_one_browser_only(people: ConsentSetup) -> None:
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
     other = await browser(people, "alice")
@@ -238,7 +240,7 @@ ENDED = {"code and error", "issuer where none is sent", "another twice"}
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_callback_is_refused_and_its_code_is_ended(mapped: Stage, odd: str) -> None:
+async def test_an_odd_callback_is_refused_and_its_code_is_ended(mapped: ConsentSetup, odd: str) -> None:
     _, alice, url = await on_the_way(mapped)
     params = ODD[odd](mapped.provider.confirm(url, "alice"))
 
@@ -253,7 +255,7 @@ async def test_an_odd_callback_is_refused_and_its_code_is_ended(mapped: Stage, o
 
 @pytest.mark.parametrize("iss", [[], ["https://id.test/"], ["https://ID.test"], ["https://evil.test"]])
 async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
-    mapped: Stage, iss: list[str]
+    mapped: ConsentSetup, iss: list[str]
 ) -> None:
     mapped.provider.issuer = "https://id.test"
     _, alice, url = await on_the_way(mapped)
@@ -265,7 +267,7 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     await ended(mapped, params)
 
 
-async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) -> None:
+async def test_an_address_made_for_another_callback_is_refused(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     mapped.provider.redirect_uri = "https://mcp.test/oauth/callback/other"
     params = mapped.provider.confirm(url, "alice")
@@ -276,7 +278,7 @@ async def test_an_address_made_for_another_callback_is_refused(mapped: Stage) ->
     await spent(mapped, params)
 
 
-async def test_a_callback_that_is_played_again_does_nothing(mapped: Stage) -> None:
+async def test_a_callback_that_is_played_again_does_nothing(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     params = mapped.provider.confirm(url, "alice")
     await mapped.consent_service.finish_grant(params, alice.who, alice.token)
@@ -287,7 +289,7 @@ async def test_a_callback_that_is_played_again_does_nothing(mapped: Stage) -> No
     assert len(mapped.provider.exchanged) == 1
 
 
-async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) -> None:
+async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
     urls = [await mapped.allow(consent_request, alice) for _ in range(8)]
     refused: list[type[Exception]] = []
@@ -308,7 +310,7 @@ async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: Stage) ->
 # Another account
 
 
-async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: Stage) -> None:
+async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: ConsentSetup) -> None:
     """Alice's browser is signed in to Nextcloud as Bob, who confirmed there without a word."""
     consent_request, alice, url = await on_the_way(mapped)
 
@@ -321,7 +323,9 @@ async def test_access_to_another_account_than_the_mapped_one_is_ended(mapped: St
     assert await mapped.state(consent_request) is ElicitationState.OPENED
 
 
-async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_opens(people: Stage) -> None:
+async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_opens(
+    people: ConsentSetup,
+) -> None:
     """The identity provider's page was answered by Bob; its ID token says so before anyone is asked."""
     consent_request, alice, url = await on_the_way(people)
     people.provider.subject = replace(alice.who.principal, subject="sub-bob")
@@ -337,7 +341,9 @@ async def test_access_that_another_user_confirmed_is_ended_whatever_account_it_o
     assert ("consent", "refused: confirmed by another user") in await people.audit("alice")
 
 
-async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(people: Stage) -> None:
+async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept(
+    people: ConsentSetup,
+) -> None:
     consent_request, alice, url = await on_the_way(people)
     people.provider.subject = alice.who.principal
 
@@ -346,7 +352,7 @@ async def test_access_that_the_person_confirmed_at_the_identity_provider_is_kept
     assert await people.pending_grant(consent_request, alice) is not None
 
 
-async def test_an_account_belongs_to_the_first_person_who_connected_it(people: Stage) -> None:
+async def test_an_account_belongs_to_the_first_person_who_connected_it(people: ConsentSetup) -> None:
     await people.connect("bob")
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
@@ -361,7 +367,7 @@ async def test_an_account_belongs_to_the_first_person_who_connected_it(people: S
     assert await people.grant("bob") is not None
 
 
-async def test_changing_the_account_means_disconnecting_first(people: Stage) -> None:
+async def test_changing_the_account_means_disconnecting_first(people: ConsentSetup) -> None:
     await people.connect("alice")
     old = await people.grant("alice")
     assert old is not None
@@ -376,7 +382,7 @@ async def test_changing_the_account_means_disconnecting_first(people: Stage) -> 
 
 
 async def test_after_disconnecting_another_account_can_be_connected_and_the_former_one_is_free(
-    people: Stage,
+    people: ConsentSetup,
 ) -> None:
     _, alice = await people.connect("alice")
     await people.consent_service.disconnect(alice.who)
@@ -392,7 +398,7 @@ async def test_after_disconnecting_another_account_can_be_connected_and_the_form
 
 
 async def test_a_disconnected_account_can_be_connected_by_another_user_with_access_to_it(
-    people: Stage,
+    people: ConsentSetup,
 ) -> None:
     _, bob = await people.connect("bob")
     await people.consent_service.disconnect(bob.who)
@@ -409,7 +415,7 @@ async def test_a_disconnected_account_can_be_connected_by_another_user_with_acce
 
 @pytest.mark.parametrize("hours", [0, -1])
 async def test_a_dead_access_gives_way_to_a_new_one_even_when_the_clock_was_put_back(
-    people: Stage, hours: int
+    people: ConsentSetup, hours: int
 ) -> None:
     """Or another process, whose clock is behind, took the new consent: one is enough."""
     await people.connect("alice")
@@ -427,7 +433,7 @@ async def test_a_dead_access_gives_way_to_a_new_one_even_when_the_clock_was_put_
     assert await people.given_back() == []
 
 
-async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None:
+async def test_a_user_who_was_made_again_inherits_nothing(mapped: ConsentSetup) -> None:
     """The account `alice` was deleted, and another human being got one of the same name."""
     _, former, url = await on_the_way(mapped)
     await mapped.consent_service.finish_grant(mapped.provider.confirm(url, "alice"), former.who, former.token)
@@ -453,7 +459,7 @@ async def test_a_user_who_was_made_again_inherits_nothing(mapped: Stage) -> None
 # Bad moments
 
 
-async def test_two_tabs_one_after_the_other_give_one_grant(mapped: Stage) -> None:
+async def test_two_tabs_one_after_the_other_give_one_grant(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
     urls = [await mapped.allow(consent_request, alice) for _ in range(2)]
 
@@ -468,7 +474,7 @@ async def test_two_tabs_one_after_the_other_give_one_grant(mapped: Stage) -> Non
     assert len(mapped.provider.exchanged) == 1
 
 
-async def test_two_tabs_at_once_give_one_grant(mapped: Stage) -> None:
+async def test_two_tabs_at_once_give_one_grant(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
     urls = [await mapped.allow(consent_request, alice) for _ in range(2)]
 
@@ -484,7 +490,7 @@ async def test_two_tabs_at_once_give_one_grant(mapped: Stage) -> None:
     assert await mapped.grant() is not None
 
 
-async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: Stage) -> None:
+async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: ConsentSetup) -> None:
     """Another process stores its grant while this one is asking the provider."""
     consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
     first, second = [await mapped.allow(consent_request, alice) for _ in range(2)]
@@ -507,25 +513,25 @@ async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: 
     }
 
 
-async def expire(stage: Stage, consent_request: str, alice: Browser) -> None:
+async def expire(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
     stage.clock.forward(601)
 
 
-async def decline(stage: Stage, consent_request: str, alice: Browser) -> None:
+async def decline(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
     await stage.consent_service.decline(consent_request, alice.who)
 
 
-async def disconnect(stage: Stage, consent_request: str, alice: Browser) -> None:
+async def disconnect(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
     await stage.consent_service.disconnect(alice.who)
 
 
 ENDINGS = [expire, decline, disconnect]
-Ending = Callable[[Stage, str, Browser], Awaitable[None]]
+Ending = Callable[[ConsentSetup, str, Browser], Awaitable[None]]
 
 
 @pytest.mark.parametrize(("ending", "ends_request"), [(expire, True), (decline, True), (disconnect, False)])
 async def test_a_consent_request_that_ended_on_the_way_ends_the_code(
-    *, mapped: Stage, ending: Ending, ends_request: bool
+    *, mapped: ConsentSetup, ending: Ending, ends_request: bool
 ) -> None:
     """Where the flow has ended too, its `state` is unknown, and the code is spent without being sent."""
     consent_request, alice, url = await on_the_way(mapped)
@@ -540,7 +546,7 @@ async def test_a_consent_request_that_ended_on_the_way_ends_the_code(
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_consent_request_that_ends_while_the_provider_is_asked_stores_nothing(
-    mapped: Stage, ending: Ending
+    mapped: ConsentSetup, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     mapped.provider.meanwhile = partial(ending, mapped, consent_request, alice)
@@ -556,7 +562,7 @@ async def test_a_consent_request_that_ends_while_the_provider_is_asked_stores_no
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_a_consent_request_that_ends_while_the_provider_is_asked_holds_nothing(
-    people: Stage, ending: Ending
+    people: ConsentSetup, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(people)
     people.provider.meanwhile = partial(ending, people, consent_request, alice)
@@ -572,7 +578,7 @@ async def test_a_consent_request_that_ends_while_the_provider_is_asked_holds_not
 
 @pytest.mark.parametrize("ending", ENDINGS)
 async def test_what_waited_for_a_word_when_the_consent_request_ended_is_ended(
-    people: Stage, ending: Ending
+    people: ConsentSetup, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
@@ -586,7 +592,7 @@ async def test_what_waited_for_a_word_when_the_consent_request_ended_is_ended(
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_saying_mine_twice_at_once_connects_once(people: Stage) -> None:
+async def test_saying_mine_twice_at_once_connects_once(people: ConsentSetup) -> None:
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
 
@@ -601,7 +607,9 @@ async def test_saying_mine_twice_at_once_connects_once(people: Stage) -> None:
     assert await people.given_back() == []
 
 
-async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothing(mapped: Stage) -> None:
+async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothing(
+    mapped: ConsentSetup,
+) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     params = mapped.provider.confirm(url, "alice")
 
@@ -619,7 +627,7 @@ async def test_a_browser_that_goes_away_while_the_provider_is_asked_loses_nothin
 
 
 @pytest.mark.parametrize("table", ["permissions", "audit"])
-async def test_what_cannot_be_stored_is_ended(mapped: Stage, table: str) -> None:
+async def test_what_cannot_be_stored_is_ended(mapped: ConsentSetup, table: str) -> None:
     _, alice, url = await on_the_way(mapped)
 
     with mapped.failing(f"INSERT ON {table}"), pytest.raises(StorageError):
@@ -631,7 +639,7 @@ async def test_what_cannot_be_stored_is_ended(mapped: Stage, table: str) -> None
     assert await mapped.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_what_was_given_before_nextcloud_failed_is_ended_later(mapped: Stage) -> None:
+async def test_what_was_given_before_nextcloud_failed_is_ended_later(mapped: ConsentSetup) -> None:
     consent_request, alice, url = await on_the_way(mapped)
     tokens = Tokens(SecretStr("access-left"), SecretStr("refresh-left"), None)
     mapped.provider.failure = OrphanedTokens(tokens, Unavailable("Nextcloud is closed."))
@@ -645,7 +653,7 @@ async def test_what_was_given_before_nextcloud_failed_is_ended_later(mapped: Sta
     assert await mapped.state(consent_request) is ElicitationState.OPENED
 
 
-async def test_two_accounts_for_one_access_are_written_down(mapped: Stage) -> None:
+async def test_two_accounts_for_one_access_are_written_down(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     mapped.provider.failure = WrongAccount("Two different accounts.")
 
@@ -657,7 +665,7 @@ async def test_two_accounts_for_one_access_are_written_down(mapped: Stage) -> No
     assert await mapped.audit("alice") == [("consent", "refused: wrong account")]
 
 
-async def test_what_cannot_even_be_kept_for_later_is_ended_at_once(mapped: Stage) -> None:
+async def test_what_cannot_even_be_kept_for_later_is_ended_at_once(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
 
     with (

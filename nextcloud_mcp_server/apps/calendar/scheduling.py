@@ -24,8 +24,8 @@ _MEANINGS: Final = {
 _TOLD: Final = ("1", "2")
 _AS_BEFORE: Final = "now, or at the last change that mattered"
 _NO_ADDRESS: Final = (
-    "Nobody was invited and nothing was written: invitations come from an e-mail address, and this person has none in "
-    "Nextcloud. Ask them to set one in their Nextcloud settings, or send it without 'attendees'."
+    "No guest was invited and nothing was written: invitations come from an e-mail address, and this person has none "
+    "in Nextcloud. Ask them to set one in their Nextcloud settings, or send it without 'attendees'."
 )
 _NOT_THEIRS: Final = (
     "Only {organizer}, who called this meeting, can change who is invited, so nothing was written. Send the change "

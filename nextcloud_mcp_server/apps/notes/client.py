@@ -37,7 +37,7 @@ _CLOCK_SECONDS: Final = 2
 _MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
 _NO_NOTE = (
-    "There is no note with that id, or it belongs to someone else. Call nc_notes_list_notes to find it."
+    "There is no note with that id, or it belongs to another user. Call nc_notes_list_notes to find it."
 )
 _READ_ONLY = "This note is shared read-only with the person, so it cannot be changed."
 _SENTENCES = {404: _NO_NOTE}

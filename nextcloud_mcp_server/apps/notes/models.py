@@ -44,7 +44,7 @@ class Note(Answer):
         """
         if self.error and "LockedException" in self.error_type:
             raise errors.Locked(
-                "The note is locked: someone is writing it right now. Wait some seconds, then retry."
+                "The note is locked: another user or app is writing it right now. Wait some seconds, then retry."
             )
         if self.error or self.content is None:
             raise errors.ServerFault(

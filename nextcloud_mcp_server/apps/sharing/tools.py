@@ -204,7 +204,7 @@ async def nc_sharing_update_share(
     if access == "upload" and share.kind != Kind.LINK:
         raise InvalidInput("Only a link can be for upload alone.")
     if reshare is not None and share.kind == Kind.LINK:
-        raise InvalidInput("Whoever has a link can pass it on: 'reshare' is for people and groups.")
+        raise InvalidInput("All who have a link can pass it on: 'reshare' is for people and groups.")
     changed: dict[str, object] = {**given}
     if access is not None or reshare is not None:
         changed["permissions"] = int(_changed(share, access, reshare=reshare))

@@ -14,7 +14,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs, people
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
-from nextcloud_mcp_server.nextcloud.people import Someone
+from nextcloud_mcp_server.nextcloud.people import FoundUser
 
 _API: Final = "/apps/user_status/api/v1"
 _REFUSED: Final = {400: "Nextcloud did not set that status{reason}. Change it and call again."}
@@ -37,7 +37,7 @@ _STATUS = TypeAdapter(ocs.Envelope[Status])
 class StatusClient(AppClient):
     """Reads users' status, and sets the user's own."""
 
-    async def find_person(self, name: str) -> Someone:
+    async def find_person(self, name: str) -> FoundUser:
         """Find the one user with that name; raises like `people.find`."""
         return await people.find(self._http, name)
 

@@ -62,13 +62,13 @@ class StatusSet(Result):
 @require_provisioning("status:read")
 async def nc_status_get_status(
     nc: Account,
-    person: Annotated[str | None, Field(description="Name or account of somebody else.")] = None,
+    person: Annotated[str | None, Field(description="Name or account of another person.")] = None,
 ) -> PersonShown:
     """Tell whether the person, or another user, is there, and what they say about it."""
     if person is None:
         return _shown(nc.uid, await nc.client(StatusClient).own())
-    someone = await nc.client(StatusClient).find_person(person)
-    return _shown(str(someone), await nc.client(StatusClient).of(someone.id))
+    user = await nc.client(StatusClient).find_person(person)
+    return _shown(str(user), await nc.client(StatusClient).of(user.id))
 
 
 def _shown(person: str, found: Status) -> PersonShown:

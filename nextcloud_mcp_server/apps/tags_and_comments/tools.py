@@ -95,10 +95,10 @@ async def nc_files_list_tags(
     """List the tags that exist, or with path those of one file or folder."""
     after = pagination.unseal(cursor, "tags", path)
     if path is None:
-        shown, tags = None, await nc.labels.all_tags()
+        shown, tags = None, await nc.tags.all_tags()
     else:
         entry, details = await nc.files.details(path)
-        shown, tags = entry.path, await nc.labels.tags_of(details.file_id)
+        shown, tags = entry.path, await nc.tags.tags_of(details.file_id)
     window = TopK[Tag](_position, limit=limit, after=after)
     for tag in tags:
         window.offer(tag)
@@ -135,7 +135,7 @@ async def nc_files_set_labels(
         raise InvalidInput("Say what to change: add_tags, remove_tags or favorite.")
     entry, details = await nc.files.details(path)
     item = Marked(entry.path, details.file_id, details.permissions)
-    failed = await nc.labels.change(item, add=add_tags or (), remove=remove_tags or (), favourite=favorite)
+    failed = await nc.tags.change(item, add=add_tags or (), remove=remove_tags or (), favourite=favorite)
     try:
         now, marks = await nc.files.details(entry.path)
     except file_errors.NOT_SEEN:

@@ -221,7 +221,7 @@ class TalkClient(AppClient):
         path = f"{_API}/reaction/{_checked(token)}/{message_id}"
         sentences = {
             **_SENTENCES,
-            400: "Talk did not take that reaction. Send one emoji, for a message that somebody wrote.",
+            400: "Talk did not take that reaction. Send one emoji, for a message that a person wrote.",
             403: _NO_REACTIONS,
         }
         method, fields = ("DELETE" if remove else "POST"), {"reaction": emoji}

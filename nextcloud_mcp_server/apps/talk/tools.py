@@ -201,11 +201,11 @@ async def nc_talk_send_message(
     nc: Account,
     conversation: Conversation,
     message: Annotated[
-        str, Field(min_length=1, max_length=32_000, description='Markdown; @"account" mentions somebody.')
+        str, Field(min_length=1, max_length=32_000, description='Markdown; @"account" mentions a person.')
     ],
     *,
     reply_to: Annotated[Id | None, Field(description="Id of the message it answers.")] = None,
-    silent: Annotated[bool, Field(description="Notify nobody.")] = False,
+    silent: Annotated[bool, Field(description="Send no notifications.")] = False,
 ) -> MessageSent:
     """Say something in a conversation, in the person's name; it cannot be taken back with these tools."""
     if not message.strip():

@@ -28,7 +28,7 @@ class FileVersion:
     label: str
 
 
-class HistoryClient(AppClient):
+class VersionsClient(AppClient):
     """Lists the versions of files and restores them."""
 
     def __init__(self, http: NextcloudHttp) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.versions.client import FileVersion, HistoryClient, position
+from nextcloud_mcp_server.apps.versions.client import FileVersion, VersionsClient, position
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -71,7 +71,7 @@ async def nc_files_list_versions(
     """List what a file held before, newest first, with the etag and version_id that restoring asks for."""
     entry, file_id = await _file(nc, path)
     after = pagination.unseal(cursor, "versions", entry.path)
-    found, total, more = await nc.client(HistoryClient).list_versions(file_id, limit=limit, after=after)
+    found, total, more = await nc.client(VersionsClient).list_versions(file_id, limit=limit, after=after)
     rows = pagination.fit([VersionRow.of(version, entry) for version in found])
     more = more or len(rows) < len(found)
     return VersionPage(
@@ -92,7 +92,7 @@ async def nc_files_restore_version(
     before, file_id = await _file(nc, path)
     if not Version.parse(etag).agrees_with(before.version):
         raise file_errors.changed(before.path, str(before.version))
-    await nc.client(HistoryClient).restore(before.path, file_id, version_id)
+    await nc.client(VersionsClient).restore(before.path, file_id, version_id)
     undo = f"To undo, call nc_files_restore_version with version_id {before.version.seconds} and "
     try:
         after = await nc.files.info(before.path)

@@ -3,10 +3,10 @@ import pytest
 from nextcloud_mcp_server.errors import InvalidInput, Unreachable
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from tests.auth_fixtures import READ, WRITE
-from tests.consent_fixtures import Browser, Stage
+from tests.consent_fixtures import Browser, ConsentSetup
 
 
-async def two_clients(stage: Stage) -> Browser:
+async def two_clients(stage: ConsentSetup) -> Browser:
     """Alice with two clients, beside Bob with one."""
     await stage.connect("bob")
     _, alice = await stage.connect("alice", "claude")
@@ -15,7 +15,7 @@ async def two_clients(stage: Stage) -> Browser:
     return alice
 
 
-async def test_a_person_sees_their_account_and_their_clients(people: Stage) -> None:
+async def test_a_person_sees_their_account_and_their_clients(people: ConsentSetup) -> None:
     alice = await two_clients(people)
 
     shown = await people.consent_service.account(alice.who)
@@ -30,7 +30,7 @@ async def test_a_person_sees_their_account_and_their_clients(people: Stage) -> N
     assert [(one.action, one.result) for one in shown.clients[0].recent] == [("consent", "granted")]
 
 
-async def test_what_a_client_did_lately_is_shown_without_what_it_was_about(people: Stage) -> None:
+async def test_what_a_client_did_lately_is_shown_without_what_it_was_about(people: ConsentSetup) -> None:
     alice = await two_clients(people)
     for number in range(12):
         entry = AuditEntry(
@@ -46,7 +46,7 @@ async def test_what_a_client_did_lately_is_shown_without_what_it_was_about(peopl
     assert "secret" not in repr(shown)
 
 
-async def test_a_user_without_a_connection_sees_nothing(people: Stage) -> None:
+async def test_a_user_without_a_connection_sees_nothing(people: ConsentSetup) -> None:
     await people.connect("bob")
     alice = await people.browser("alice")
 
@@ -55,7 +55,7 @@ async def test_a_user_without_a_connection_sees_nothing(people: Stage) -> None:
     assert (shown.uid, shown.display_name, shown.needs_reauth, shown.clients) == (None, "", False, ())
 
 
-async def test_access_that_nextcloud_refused_is_shown(people: Stage) -> None:
+async def test_access_that_nextcloud_refused_is_shown(people: ConsentSetup) -> None:
     _, alice = await people.connect()
     grant = await people.grant()
     assert grant is not None
@@ -64,7 +64,7 @@ async def test_access_that_nextcloud_refused_is_shown(people: Stage) -> None:
     assert (await people.consent_service.account(alice.who)).needs_reauth
 
 
-async def test_what_a_client_may_do_is_changed_within_the_operators_limits(people: Stage) -> None:
+async def test_what_a_client_may_do_is_changed_within_the_operators_limits(people: ConsentSetup) -> None:
     alice = await two_clients(people)
 
     await people.consent_service.set_scopes(alice.who, "other", WRITE | {"mail:send"})
@@ -78,7 +78,7 @@ async def test_what_a_client_may_do_is_changed_within_the_operators_limits(peopl
     assert ("permission", "changed") in await people.audit()
 
 
-async def test_a_client_is_paused_and_goes_on(people: Stage) -> None:
+async def test_a_client_is_paused_and_goes_on(people: ConsentSetup) -> None:
     alice = await two_clients(people)
 
     await people.consent_service.pause(alice.who, "other", paused=True)
@@ -89,7 +89,7 @@ async def test_a_client_is_paused_and_goes_on(people: Stage) -> None:
     assert (await people.audit())[:2] == [("permission", "goes on"), ("permission", "paused")]
 
 
-async def test_a_client_is_removed(people: Stage) -> None:
+async def test_a_client_is_removed(people: ConsentSetup) -> None:
     alice = await two_clients(people)
 
     await people.consent_service.remove(alice.who, "other")
@@ -102,7 +102,7 @@ async def test_a_client_is_removed(people: Stage) -> None:
     assert grant.permission is not None
 
 
-async def test_what_a_person_has_not_cannot_be_changed(people: Stage) -> None:
+async def test_what_a_person_has_not_cannot_be_changed(people: ConsentSetup) -> None:
     alice = await people.browser("alice")
     await people.connect("bob", "claude")
 
@@ -122,7 +122,7 @@ async def test_what_a_person_has_not_cannot_be_changed(people: Stage) -> None:
     assert await people.audit("alice") == []
 
 
-async def test_disconnecting_ends_one_persons_access_here_and_at_nextcloud(people: Stage) -> None:
+async def test_disconnecting_ends_one_persons_access_here_and_at_nextcloud(people: ConsentSetup) -> None:
     alice = await two_clients(people)
 
     assert await people.consent_service.disconnect(alice.who) is True
@@ -134,7 +134,7 @@ async def test_disconnecting_ends_one_persons_access_here_and_at_nextcloud(peopl
     assert ("disconnect", "done") in await people.audit()
 
 
-async def test_a_disconnect_that_nextcloud_has_not_confirmed_says_so(people: Stage) -> None:
+async def test_a_disconnect_that_nextcloud_has_not_confirmed_says_so(people: ConsentSetup) -> None:
     alice = await two_clients(people)
     people.provider.unreachable = Unreachable("no connection")
 
@@ -146,7 +146,7 @@ async def test_a_disconnect_that_nextcloud_has_not_confirmed_says_so(people: Sta
     assert await people.given_back() == ["access-granted-by-alice-1"]
 
 
-async def test_access_that_cannot_be_opened_can_only_be_ended_by_hand(people: Stage) -> None:
+async def test_access_that_cannot_be_opened_can_only_be_ended_by_hand(people: ConsentSetup) -> None:
     _, alice = await people.connect()
     people.sql("UPDATE credentials SET secret = x'00'")
 
@@ -154,7 +154,7 @@ async def test_access_that_cannot_be_opened_can_only_be_ended_by_hand(people: St
     assert people.provider.revoked == []
 
 
-async def test_disconnecting_twice_is_no_trouble(people: Stage) -> None:
+async def test_disconnecting_twice_is_no_trouble(people: ConsentSetup) -> None:
     alice = await people.browser("alice")
 
     assert await people.consent_service.disconnect(alice.who) is True

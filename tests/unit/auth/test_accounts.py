@@ -21,15 +21,15 @@ from nextcloud_mcp_server.errors import (
     Unsealable,
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_fixtures import READ, WRITE, Process, Stage, together
+from tests.auth_fixtures import READ, WRITE, Process, ProcessHost, together
 
 
-async def test_an_unknown_user_is_asked(stage: Stage, process: Process) -> None:
+async def test_an_unknown_user_is_asked(stage: ProcessHost, process: Process) -> None:
     with pytest.raises(ElicitationRequired):
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_a_connected_user_is_let_in_with_their_scopes(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_is_let_in_with_their_scopes(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
 
     opened = await process.accounts.open(stage.caller, READ)
@@ -39,7 +39,7 @@ async def test_a_connected_user_is_let_in_with_their_scopes(stage: Stage, proces
     assert (await opened.account.user.get()).uid == "alice"
 
 
-async def test_a_permission_that_is_missing_is_asked_for(stage: Stage, process: Process) -> None:
+async def test_a_permission_that_is_missing_is_asked_for(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
 
@@ -47,7 +47,7 @@ async def test_a_permission_that_is_missing_is_asked_for(stage: Stage, process: 
         await process.accounts.open(stage.caller, READ | WRITE)
 
 
-async def test_another_users_connection_is_not_used(stage: Stage, process: Process) -> None:
+async def test_another_users_connection_is_not_used(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
 
@@ -55,7 +55,9 @@ async def test_another_users_connection_is_not_used(stage: Stage, process: Proce
         await process.accounts.open(personal_caller("http://elsewhere.test", "Claude Code"), READ)
 
 
-async def test_settings_that_became_narrower_bound_what_was_permitted(stage: Stage, process: Process) -> None:
+async def test_settings_that_became_narrower_bound_what_was_permitted(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process, READ | WRITE)
     read_only = await stage.process(bound=READ)
 
@@ -66,7 +68,7 @@ async def test_settings_that_became_narrower_bound_what_was_permitted(stage: Sta
 
 
 async def test_an_account_that_one_client_opened_is_opened_for_no_other_client(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
@@ -79,7 +81,7 @@ async def test_an_account_that_one_client_opened_is_opened_for_no_other_client(
 
 
 async def test_what_a_wide_token_opened_is_opened_for_a_narrow_one_only_as_far_as_it_goes(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
@@ -94,7 +96,7 @@ async def test_what_a_wide_token_opened_is_opened_for_a_narrow_one_only_as_far_a
     assert (await process.accounts.connection(narrow)).scopes == frozenset()
 
 
-async def test_a_second_call_within_seconds_costs_no_query(stage: Stage, process: Process) -> None:
+async def test_a_second_call_within_seconds_costs_no_query(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     first = await process.accounts.open(stage.caller, READ)
     stage.clock.forward(module.CACHE_SECONDS)
@@ -103,7 +105,7 @@ async def test_a_second_call_within_seconds_costs_no_query(stage: Stage, process
 
 
 async def test_a_disconnect_by_another_process_is_noticed_within_seconds(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process()
     await stage.connect(process)
@@ -116,7 +118,7 @@ async def test_a_disconnect_by_another_process_is_noticed_within_seconds(
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_a_disconnect_of_its_own_is_noticed_at_once(stage: Stage, process: Process) -> None:
+async def test_a_disconnect_of_its_own_is_noticed_at_once(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     await process.accounts.open(stage.caller, READ)
 
@@ -126,7 +128,9 @@ async def test_a_disconnect_of_its_own_is_noticed_at_once(stage: Stage, process:
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_what_was_read_before_a_refusal_is_not_found_after_it(stage: Stage, process: Process) -> None:
+async def test_what_was_read_before_a_refusal_is_not_found_after_it(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
     stage.clock.forward(module.CACHE_SECONDS + 0.1)
@@ -141,7 +145,7 @@ async def test_what_was_read_before_a_refusal_is_not_found_after_it(stage: Stage
 
 
 async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process()
     await stage.connect(process)
@@ -158,7 +162,7 @@ async def test_what_was_read_before_a_disconnect_is_not_found_after_it(
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_a_refused_credential_is_never_used_again(stage: Stage, process: Process) -> None:
+async def test_a_refused_credential_is_never_used_again(stage: ProcessHost, process: Process) -> None:
     other = await stage.process()
     await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
@@ -173,7 +177,7 @@ async def test_a_refused_credential_is_never_used_again(stage: Stage, process: P
 
 
 async def test_an_app_password_that_is_given_up_is_deleted_at_nextcloud_an_hour_later(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     """What Nextcloud refused by mistake would otherwise open the account for ever, known to no one."""
     app_password = await stage.connect(process)
@@ -190,7 +194,9 @@ async def test_an_app_password_that_is_given_up_is_deleted_at_nextcloud_an_hour_
     assert not await process.outbox.waiting(stage.caller.principal)
 
 
-async def test_a_refusal_is_audited_once_however_many_calls_met_it(stage: Stage, process: Process) -> None:
+async def test_a_refusal_is_audited_once_however_many_calls_met_it(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
 
@@ -201,7 +207,7 @@ async def test_a_refusal_is_audited_once_however_many_calls_met_it(stage: Stage,
 
 
 async def test_a_late_refusal_of_an_old_credential_leaves_the_new_one_alone(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     old = await process.accounts.open(stage.caller, READ)
@@ -213,7 +219,7 @@ async def test_a_late_refusal_of_an_old_credential_leaves_the_new_one_alone(
     assert (await process.accounts.open(stage.caller, READ)).account.uid == "alice"
 
 
-async def test_an_unknown_user_has_no_connection(stage: Stage, process: Process) -> None:
+async def test_an_unknown_user_has_no_connection(stage: ProcessHost, process: Process) -> None:
     assert await process.accounts.connection(stage.caller) == Connection(
         connected=False,
         account_name="",
@@ -224,7 +230,7 @@ async def test_an_unknown_user_has_no_connection(stage: Stage, process: Process)
     )
 
 
-async def test_the_connection_says_whose_account_it_is(stage: Stage, process: Process) -> None:
+async def test_the_connection_says_whose_account_it_is(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
 
     known = await process.accounts.connection(stage.caller)
@@ -236,7 +242,7 @@ async def test_the_connection_says_whose_account_it_is(stage: Stage, process: Pr
 
 
 async def test_a_client_without_permission_sees_the_connection_without_any(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.give(process, secret="app-password", client_id="another")
 
@@ -247,7 +253,9 @@ async def test_a_client_without_permission_sees_the_connection_without_any(
         await process.accounts.open(stage.caller, READ)
 
 
-async def test_disconnecting_deletes_the_app_password_at_nextcloud(stage: Stage, process: Process) -> None:
+async def test_disconnecting_deletes_the_app_password_at_nextcloud(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process)
 
     ended = await process.accounts.disconnect(stage.caller)
@@ -258,14 +266,14 @@ async def test_disconnecting_deletes_the_app_password_at_nextcloud(stage: Stage,
     assert [entry.action for entry in entries] == ["disconnect"]
 
 
-async def test_disconnecting_nothing_is_no_error(stage: Stage, process: Process) -> None:
+async def test_disconnecting_nothing_is_no_error(stage: ProcessHost, process: Process) -> None:
     ended = await process.accounts.disconnect(stage.caller)
 
     assert ended == Disconnected(was_connected=False, at_nextcloud=True)
 
 
 async def test_disconnecting_while_nextcloud_is_down_is_finished_later(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     stage.network.before = stage.network.cut
@@ -283,7 +291,9 @@ async def test_disconnecting_while_nextcloud_is_down_is_finished_later(
     assert stage.app_passwords == set()
 
 
-async def test_disconnecting_does_not_wait_long_for_a_slow_nextcloud(stage: Stage, process: Process) -> None:
+async def test_disconnecting_does_not_wait_long_for_a_slow_nextcloud(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process)
 
     async def never(request: httpx2.Request) -> None:
@@ -305,7 +315,7 @@ async def test_disconnecting_does_not_wait_long_for_a_slow_nextcloud(stage: Stag
 
 
 async def test_a_connection_whose_key_is_lost_can_be_ended_and_made_anew(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
@@ -319,7 +329,7 @@ async def test_a_connection_whose_key_is_lost_can_be_ended_and_made_anew(
 
 
 def operator(
-    stage: Stage, process: Process, secret: str, *, monotonic: Callable[[], float] = anyio.current_time
+    stage: ProcessHost, process: Process, secret: str, *, monotonic: Callable[[], float] = anyio.current_time
 ) -> OperatorAccounts:
     return OperatorAccounts(
         process.nextcloud, login_name="alice", secret=SecretStr(secret), bound=READ, monotonic=monotonic
@@ -327,7 +337,7 @@ def operator(
 
 
 @pytest.fixture
-def app_password(stage: Stage) -> str:
+def app_password(stage: ProcessHost) -> str:
     return stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"]).secret
 
 
@@ -338,7 +348,7 @@ async def slowly(request: httpx2.Request) -> None:
 
 
 async def test_the_operators_account_is_opened_once_for_all(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     accounts = operator(stage, process, app_password)
     stage.network.before = slowly
@@ -360,7 +370,7 @@ async def test_the_operators_account_is_opened_once_for_all(
 
 
 async def test_the_operators_account_is_bound_by_the_settings(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     with pytest.raises(MissingScope, match="notes:write"):
         await operator(stage, process, app_password).open(stage.caller, WRITE)
@@ -368,7 +378,7 @@ async def test_the_operators_account_is_bound_by_the_settings(
 
 
 async def test_a_refused_operator_credential_is_sent_twice_even_by_calls_that_come_together(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     accounts = operator(stage, process, "wrong")
     stage.network.before = slowly
@@ -388,7 +398,7 @@ async def test_a_refused_operator_credential_is_sent_twice_even_by_calls_that_co
 
 
 async def test_an_operator_credential_that_is_refused_later_is_left_alone(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     accounts = operator(stage, process, app_password)
     opened = await accounts.open(stage.caller, READ)
@@ -405,7 +415,7 @@ async def test_an_operator_credential_that_is_refused_later_is_left_alone(
 
 
 async def test_an_operator_credential_that_was_refused_by_mistake_works_again_without_a_restart(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     """Asked again after a minute, and less and less often while it stays refused."""
     now = 100.0
@@ -434,7 +444,7 @@ async def test_an_operator_credential_that_was_refused_by_mistake_works_again_wi
 
 
 async def test_a_second_call_that_met_the_same_refusal_does_not_prolong_the_pause(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     now = 100.0
     accounts = operator(stage, process, app_password, monotonic=lambda: now)
@@ -449,7 +459,7 @@ async def test_a_second_call_that_met_the_same_refusal_does_not_prolong_the_paus
 
 
 async def test_an_operators_nextcloud_that_was_down_is_asked_again(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     accounts = operator(stage, process, app_password)
     stage.network.before = stage.network.cut
@@ -462,13 +472,15 @@ async def test_an_operators_nextcloud_that_was_down_is_asked_again(
 
 
 async def test_what_the_operator_gave_only_the_operator_takes_back(
-    stage: Stage, process: Process, app_password: str
+    stage: ProcessHost, process: Process, app_password: str
 ) -> None:
     with pytest.raises(MissingScope, match="NEXTCLOUD_APP_PASSWORD"):
         await operator(stage, process, app_password).disconnect(stage.caller)
     assert stage.app_passwords == {app_password}
 
 
-async def test_with_the_operators_account_there_is_nothing_to_decline(stage: Stage, process: Process) -> None:
+async def test_with_the_operators_account_there_is_nothing_to_decline(
+    stage: ProcessHost, process: Process
+) -> None:
     with pytest.raises(ElicitationUnknown):
         await operator(stage, process, "secret").decline("550e8400-e29b-41d4-a716-446655440000")

@@ -4,18 +4,18 @@ import pytest
 from nextcloud_mcp_server.auth import audit as module
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.errors import StorageError
-from tests.auth_fixtures import Process, Stage
+from tests.auth_fixtures import Process, ProcessHost
 
 
-async def note(log: AuditLog, stage: Stage, action: str = "read", *, now: bool = False) -> None:
+async def note(log: AuditLog, stage: ProcessHost, action: str = "read", *, now: bool = False) -> None:
     await log.record(stage.caller, action=action, result="ok", detail="note_id=1", request_id="r", now=now)
 
 
-async def written(process: Process, stage: Stage) -> list[str]:
+async def written(process: Process, stage: ProcessHost) -> list[str]:
     return [entry.action for entry in await process.database.audit.recent(stage.caller.principal, 500)]
 
 
-async def test_reads_wait_and_a_change_writes_them_too(stage: Stage, process: Process) -> None:
+async def test_reads_wait_and_a_change_writes_them_too(stage: ProcessHost, process: Process) -> None:
     await note(process.audit, stage)
     before = await written(process, stage)
 
@@ -25,14 +25,14 @@ async def test_reads_wait_and_a_change_writes_them_too(stage: Stage, process: Pr
     assert sorted(await written(process, stage)) == ["create", "read"]
 
 
-async def test_a_full_batch_is_written_at_once(stage: Stage, process: Process) -> None:
+async def test_a_full_batch_is_written_at_once(stage: ProcessHost, process: Process) -> None:
     for _ in range(module.BATCH):
         await note(process.audit, stage)
 
     assert len(await written(process, stage)) == module.BATCH
 
 
-async def test_writing_remembers_when_the_client_was_last_used(stage: Stage, process: Process) -> None:
+async def test_writing_remembers_when_the_client_was_last_used(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     stage.clock.forward(3600)
 
@@ -44,13 +44,13 @@ async def test_writing_remembers_when_the_client_was_last_used(stage: Stage, pro
     assert grant.permission.last_used_at == stage.clock()
 
 
-async def test_nothing_to_write_writes_nothing(stage: Stage, process: Process) -> None:
+async def test_nothing_to_write_writes_nothing(stage: ProcessHost, process: Process) -> None:
     await process.audit.flush()
 
     assert await written(process, stage) == []
 
 
-async def test_what_is_left_is_written_when_the_server_stops(stage: Stage, process: Process) -> None:
+async def test_what_is_left_is_written_when_the_server_stops(stage: ProcessHost, process: Process) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(process.audit.run)
         await anyio.lowlevel.checkpoint()
@@ -60,7 +60,7 @@ async def test_what_is_left_is_written_when_the_server_stops(stage: Stage, proce
     assert await written(process, stage) == ["read"]
 
 
-async def test_reads_are_written_a_little_later(stage: Stage, process: Process) -> None:
+async def test_reads_are_written_a_little_later(stage: ProcessHost, process: Process) -> None:
     log = AuditLog(process.database, clock=stage.clock, flush_seconds=0)
     async with anyio.create_task_group() as group:
         group.start_soon(log.run)
@@ -73,7 +73,7 @@ async def test_reads_are_written_a_little_later(stage: Stage, process: Process) 
     assert await written(process, stage) == ["read"]
 
 
-async def test_a_cancelled_call_loses_no_entry(stage: Stage, process: Process) -> None:
+async def test_a_cancelled_call_loses_no_entry(stage: ProcessHost, process: Process) -> None:
     await note(process.audit, stage, "earlier")
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -85,7 +85,7 @@ async def test_a_cancelled_call_loses_no_entry(stage: Stage, process: Process) -
 
 
 async def test_entries_that_cannot_be_written_are_kept_and_written_later(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     with stage.failing("INSERT ON audit"), pytest.raises(StorageError):
         await note(process.audit, stage, "create", now=True)
@@ -96,7 +96,7 @@ async def test_entries_that_cannot_be_written_are_kept_and_written_later(
 
 
 async def test_the_background_goes_on_after_a_failure(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     await note(process.audit, stage)
     with stage.failing("INSERT ON audit"):
@@ -115,7 +115,7 @@ async def stop_at_once(process: Process) -> None:
 
 
 async def test_entries_that_can_never_be_written_do_not_fill_the_memory(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     log = AuditLog(process.database, clock=stage.clock, most_waiting=2)
     for action in ("first", "second"):

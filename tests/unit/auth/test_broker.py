@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import token_refresh
 from nextcloud_mcp_server.errors import NextcloudError, StorageError, Throttled, TimedOut, Unavailable
 from nextcloud_mcp_server.storage.records import Credential, Tokens
-from tests.auth_fixtures import Stage, together
+from tests.auth_fixtures import ProcessHost, together
 from tests.oauth_fixtures import Office, Replica, caller, is_refresh, new_gate
 
 HOUR = 3600
@@ -508,7 +508,7 @@ async def test_an_alternate_brings_back_what_was_given_up(office: Office, replic
 
 
 async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_the_newer(
-    office: Office, replica: Replica, stage: Stage
+    office: Office, replica: Replica, stage: ProcessHost
 ) -> None:
     """Its holder was frozen, was taken for dead, and stores just before the other gives up."""
     grant = await office.connect(replica)
@@ -542,7 +542,7 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
 
 
 async def test_a_late_answer_revives_what_another_process_gave_up(
-    office: Office, replica: Replica, stage: Stage
+    office: Office, replica: Replica, stage: ProcessHost
 ) -> None:
     grant = await office.connect(replica)
     other = await office.replica()

@@ -9,10 +9,10 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import ConfigurationError, SignInRefused, Unreachable, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState, GrantRequest
 from tests.auth_fixtures import READ, WRITE
-from tests.consent_fixtures import GRANT_CALLBACK, Stage, open_consent_service
+from tests.consent_fixtures import GRANT_CALLBACK, ConsentSetup, open_consent_service
 
 
-async def test_allowing_starts_a_flow_for_the_account_of_the_signed_in_user(following: Stage) -> None:
+async def test_allowing_starts_a_flow_for_the_account_of_the_signed_in_user(following: ConsentSetup) -> None:
     consent_request, alice = await following.begin("alice")
 
     flow = await following.flow(consent_request)
@@ -24,7 +24,9 @@ async def test_allowing_starts_a_flow_for_the_account_of_the_signed_in_user(foll
     assert following.provider.sent == []
 
 
-async def test_what_the_person_confirms_is_stored_and_the_consent_request_is_done(following: Stage) -> None:
+async def test_what_the_person_confirms_is_stored_and_the_consent_request_is_done(
+    following: ConsentSetup,
+) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("alice")
 
@@ -43,7 +45,7 @@ async def test_what_the_person_confirms_is_stored_and_the_consent_request_is_don
     assert await following.audit("alice") == [("consent", "granted")]
 
 
-async def test_the_last_answer_counts(following: Stage) -> None:
+async def test_the_last_answer_counts(following: ConsentSetup) -> None:
     consent_request, alice = await following.begin("alice")
 
     await following.consent_service.allow(consent_request, alice.who, alice.token, WRITE)
@@ -54,7 +56,7 @@ async def test_the_last_answer_counts(following: Stage) -> None:
     assert len(following.sandbox.state.login_flows) == 1
 
 
-async def test_a_second_client_needs_no_second_flow(following: Stage) -> None:
+async def test_a_second_client_needs_no_second_flow(following: ConsentSetup) -> None:
     await following.begin("alice")
     following.granted_by("alice")
     await following.turn()
@@ -69,7 +71,7 @@ async def test_a_second_client_needs_no_second_flow(following: Stage) -> None:
     assert await following.flow(consent_request) is None
 
 
-async def test_another_account_is_refused_and_the_consent_request_stays_open(following: Stage) -> None:
+async def test_another_account_is_refused_and_the_consent_request_stays_open(following: ConsentSetup) -> None:
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
@@ -84,7 +86,7 @@ async def test_another_account_is_refused_and_the_consent_request_stays_open(fol
     assert await following.audit("alice") == [("consent", "refused: wrong account")]
 
 
-async def test_a_flow_does_not_change_whose_account_must_come_of_it(following: Stage) -> None:
+async def test_a_flow_does_not_change_whose_account_must_come_of_it(following: ConsentSetup) -> None:
     consent_request, _ = await following.begin("alice")
     again = await following.browser("alice", preferred_username="al")
 
@@ -92,7 +94,9 @@ async def test_a_flow_does_not_change_whose_account_must_come_of_it(following: S
         await following.consent_service.allow(consent_request, again.who, again.token, READ)
 
 
-async def test_a_nextcloud_that_cannot_be_asked_leaves_the_consent_request_open(following: Stage) -> None:
+async def test_a_nextcloud_that_cannot_be_asked_leaves_the_consent_request_open(
+    following: ConsentSetup,
+) -> None:
     consent_request, alice = (
         await following.ask("alice"),
         await following.browser("alice", preferred_username="alice"),
@@ -107,7 +111,7 @@ async def test_a_nextcloud_that_cannot_be_asked_leaves_the_consent_request_open(
     assert await following.flow(consent_request) is not None
 
 
-async def test_no_callback_is_taken(following: Stage) -> None:
+async def test_no_callback_is_taken(following: ConsentSetup) -> None:
     consent_request, alice = await following.begin("alice")
     grant_request = GrantRequest(
         state=SecretStr("before"),

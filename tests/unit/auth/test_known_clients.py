@@ -25,7 +25,7 @@ from tests.memory_authorizations import CURSOR, LOOPBACK, MemoryAuthorizations
         ),
     ],
 )
-def test_a_name_that_comes_from_where_it_says_imitates_nobody(name: str, place: str | None) -> None:
+def test_a_name_from_its_own_host_imitates_no_client(name: str, place: str | None) -> None:
     assert imitated(name, place) is None
 
 

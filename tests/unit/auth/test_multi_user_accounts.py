@@ -5,13 +5,13 @@ import pytest
 from nextcloud_mcp_server.auth.accounts import Disconnected
 from nextcloud_mcp_server.auth.multi_user_accounts import MultiUserAccounts
 from nextcloud_mcp_server.errors import ElicitationRequired
-from tests.auth_fixtures import READ, Process, Stage
+from tests.auth_fixtures import READ, Process, ProcessHost
 
 ACCOUNT_URL = "https://mcp.test/account"
 
 
 @pytest.fixture
-def accounts(stage: Stage, process: Process) -> MultiUserAccounts:
+def accounts(stage: ProcessHost, process: Process) -> MultiUserAccounts:
     return MultiUserAccounts(
         process.database,
         process.nextcloud,
@@ -24,7 +24,7 @@ def accounts(stage: Stage, process: Process) -> MultiUserAccounts:
 
 
 async def test_a_client_ends_its_own_access_at_once_and_leaves_the_others_and_the_connection(
-    stage: Stage, process: Process, accounts: MultiUserAccounts
+    stage: ProcessHost, process: Process, accounts: MultiUserAccounts
 ) -> None:
     await stage.connect(process)
     other = replace(stage.caller, client_id="other")
@@ -43,7 +43,7 @@ async def test_a_client_ends_its_own_access_at_once_and_leaves_the_others_and_th
 
 
 async def test_a_client_that_was_allowed_nothing_ends_nothing(
-    stage: Stage, process: Process, accounts: MultiUserAccounts
+    stage: ProcessHost, process: Process, accounts: MultiUserAccounts
 ) -> None:
     await stage.connect(process)
 

@@ -10,12 +10,12 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import outbox as module
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD
-from tests.auth_fixtures import NEXTCLOUD, Process, Stage, together
+from tests.auth_fixtures import NEXTCLOUD, Process, ProcessHost, together
 
 DELETION = "/core/apppassword"
 
 
-async def put(stage: Stage, process: Process, name: str = "alice") -> str:
+async def put(stage: ProcessHost, process: Process, name: str = "alice") -> str:
     """Put the deletion of a new app password into the outbox."""
     made = stage.sandbox.state.new_app_password(stage.sandbox.state.users[name])
     await process.database.outbox.add(
@@ -28,11 +28,11 @@ async def put(stage: Stage, process: Process, name: str = "alice") -> str:
     return made.secret
 
 
-async def waiting(stage: Stage, process: Process) -> bool:
+async def waiting(stage: ProcessHost, process: Process) -> bool:
     return await process.outbox.waiting(stage.caller.principal)
 
 
-async def test_what_is_due_is_done_and_forgotten(stage: Stage, process: Process) -> None:
+async def test_what_is_due_is_done_and_forgotten(stage: ProcessHost, process: Process) -> None:
     await put(stage, process)
     await put(stage, process, "bob")
 
@@ -43,7 +43,9 @@ async def test_what_is_due_is_done_and_forgotten(stage: Stage, process: Process)
     assert seconds == module.IDLE_SECONDS
 
 
-async def test_an_app_password_that_is_gone_already_counts_as_done(stage: Stage, process: Process) -> None:
+async def test_an_app_password_that_is_gone_already_counts_as_done(
+    stage: ProcessHost, process: Process
+) -> None:
     stage.sandbox.state.app_passwords.pop(await put(stage, process))
 
     await process.outbox.turn()
@@ -54,7 +56,7 @@ async def test_an_app_password_that_is_gone_already_counts_as_done(stage: Stage,
 
 
 async def test_an_unreachable_nextcloud_is_tried_again_with_growing_pauses(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await put(stage, process)
     stage.network.before = stage.network.cut
@@ -76,7 +78,7 @@ async def test_an_unreachable_nextcloud_is_tried_again_with_growing_pauses(
     assert stage.app_passwords == set()
 
 
-async def test_thousands_of_failed_tries_are_no_trouble(stage: Stage, process: Process) -> None:
+async def test_thousands_of_failed_tries_are_no_trouble(stage: ProcessHost, process: Process) -> None:
     await put(stage, process)
     stage.sql("UPDATE outbox SET attempts = 5000")
     stage.network.before = stage.network.cut
@@ -88,7 +90,7 @@ async def test_thousands_of_failed_tries_are_no_trouble(stage: Stage, process: P
 
 @pytest.mark.parametrize(("header", "pause"), [({}, 60), ({"Retry-After": "1800"}, 1800)])
 async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
-    stage: Stage, process: Process, header: dict[str, str], pause: float
+    stage: ProcessHost, process: Process, header: dict[str, str], pause: float
 ) -> None:
     await put(stage, process)
 
@@ -107,7 +109,7 @@ async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
     assert len(stage.network.to(DELETION)) == 2
 
 
-async def test_two_processes_do_each_thing_once(stage: Stage, process: Process) -> None:
+async def test_two_processes_do_each_thing_once(stage: ProcessHost, process: Process) -> None:
     other = await stage.process()
     await put(stage, process)
 
@@ -116,7 +118,7 @@ async def test_two_processes_do_each_thing_once(stage: Stage, process: Process) 
     assert len(stage.network.to(DELETION)) == 1
 
 
-async def test_what_a_dead_process_had_taken_is_done_by_another(stage: Stage, process: Process) -> None:
+async def test_what_a_dead_process_had_taken_is_done_by_another(stage: ProcessHost, process: Process) -> None:
     await put(stage, process)
 
     async def die(request: httpx2.Request) -> None:
@@ -137,7 +139,7 @@ async def test_what_a_dead_process_had_taken_is_done_by_another(stage: Stage, pr
     assert stage.app_passwords == set()
 
 
-async def test_an_app_password_goes_to_no_other_nextcloud(stage: Stage, process: Process) -> None:
+async def test_an_app_password_goes_to_no_other_nextcloud(stage: ProcessHost, process: Process) -> None:
     elsewhere = await stage.process(url="http://elsewhere.test")
     await put(stage, process)
 
@@ -148,7 +150,7 @@ async def test_an_app_password_goes_to_no_other_nextcloud(stage: Stage, process:
 
 
 async def test_work_whose_key_is_lost_is_left_alone_without_a_busy_loop(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
     await put(stage, process)
@@ -162,7 +164,7 @@ async def test_work_whose_key_is_lost_is_left_alone_without_a_busy_loop(
     assert stage.network.asked == []
 
 
-async def test_the_background_starts_when_it_is_woken(stage: Stage, process: Process) -> None:
+async def test_the_background_starts_when_it_is_woken(stage: ProcessHost, process: Process) -> None:
     done = anyio.Event()
 
     async def deleted(request: httpx2.Request) -> None:
@@ -182,7 +184,7 @@ async def test_the_background_starts_when_it_is_woken(stage: Stage, process: Pro
 
 
 async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put(stage, process)
     done = anyio.Event()
@@ -207,7 +209,7 @@ async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
     assert caplog.text.count("working off the outbox failed") == 1
 
 
-async def test_turns_of_one_process_do_not_overlap(stage: Stage, process: Process) -> None:
+async def test_turns_of_one_process_do_not_overlap(stage: ProcessHost, process: Process) -> None:
     for _ in range(3):
         await put(stage, process)
 

@@ -16,14 +16,14 @@ from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import ElicitationRequired
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import Grant
-from tests.auth_fixtures import READ, Process, Stage
+from tests.auth_fixtures import READ, Process, ProcessHost
 
 POLL = "/login/v2/poll"
 
 
 @asynccontextmanager
 async def running(
-    stage: Stage, process: Process, *, seconds: float = 15.0
+    stage: ProcessHost, process: Process, *, seconds: float = 15.0
 ) -> AsyncGenerator[GrantedAccounts]:
     """Run the poller of a process, and lend accounts that use it."""
     poller = Poller(
@@ -50,29 +50,31 @@ async def running(
         group.cancel_scope.cancel()
 
 
-async def uid(stage: Stage, accounts: GrantedAccounts) -> str:
+async def uid(stage: ProcessHost, accounts: GrantedAccounts) -> str:
     with anyio.fail_after(60):
         return (await accounts.open(stage.caller, READ)).account.uid
 
 
-async def asked(stage: Stage, accounts: GrantedAccounts) -> ElicitationRequired:
+async def asked(stage: ProcessHost, accounts: GrantedAccounts) -> ElicitationRequired:
     with anyio.fail_after(60), pytest.raises(ElicitationRequired) as caught:
         await accounts.open(stage.caller, READ)
     return caught.value
 
 
-async def begun(stage: Stage) -> Process:
+async def begun(stage: ProcessHost) -> Process:
     """Ask for consent as a process does that is started for one call and ends after it."""
     process = await stage.process(direct=True)
     await process.ask(stage.caller)
     return process
 
 
-async def later(stage: Stage) -> Process:
+async def later(stage: ProcessHost) -> Process:
     return await stage.process(direct=True)
 
 
-async def test_what_was_granted_while_no_process_ran_is_found_out_by_the_next_call(stage: Stage) -> None:
+async def test_what_was_granted_while_no_process_ran_is_found_out_by_the_next_call(
+    stage: ProcessHost,
+) -> None:
     await begun(stage)
     stage.confirm()
 
@@ -82,7 +84,7 @@ async def test_what_was_granted_while_no_process_ran_is_found_out_by_the_next_ca
     assert found == "alice"
 
 
-async def test_a_flow_is_polled_though_it_is_not_due_for_a_while(stage: Stage) -> None:
+async def test_a_flow_is_polled_though_it_is_not_due_for_a_while(stage: ProcessHost) -> None:
     process = await begun(stage)
     await process.poller.turn()
     stage.confirm()
@@ -94,7 +96,7 @@ async def test_a_flow_is_polled_though_it_is_not_due_for_a_while(stage: Stage) -
 
 
 async def test_the_same_link_is_given_while_it_is_pending_and_the_poll_counts_as_one_in_turn(
-    stage: Stage,
+    stage: ProcessHost,
 ) -> None:
     process = await begun(stage)
     first = await process.ask(stage.caller)
@@ -111,7 +113,7 @@ async def test_the_same_link_is_given_while_it_is_pending_and_the_poll_counts_as
     assert flow.attempts == len(stage.network.to(POLL)) == 2
 
 
-async def test_a_request_that_was_just_made_is_not_polled_for_its_own_call(stage: Stage) -> None:
+async def test_a_request_that_was_just_made_is_not_polled_for_its_own_call(stage: ProcessHost) -> None:
     process = await stage.process()
 
     async with running(stage, process) as accounts:
@@ -122,7 +124,7 @@ async def test_a_request_that_was_just_made_is_not_polled_for_its_own_call(stage
     assert stage.network.to(POLL) == []
 
 
-async def test_a_flow_that_a_dead_process_holds_is_taken_after_a_moment(stage: Stage) -> None:
+async def test_a_flow_that_a_dead_process_holds_is_taken_after_a_moment(stage: ProcessHost) -> None:
     process = await begun(stage)
     await process.database.login_flows.lease_due(owner="dead", lease=LEASE)
     stage.confirm()
@@ -133,7 +135,7 @@ async def test_a_flow_that_a_dead_process_holds_is_taken_after_a_moment(stage: S
     assert found == "alice"
 
 
-async def test_calls_that_come_while_a_flow_is_polled_wait_for_that_poll(stage: Stage) -> None:
+async def test_calls_that_come_while_a_flow_is_polled_wait_for_that_poll(stage: ProcessHost) -> None:
     process = await begun(stage)
     polled, go_on = anyio.Event(), anyio.Event()
 
@@ -161,7 +163,7 @@ async def test_calls_that_come_while_a_flow_is_polled_wait_for_that_poll(stage: 
 
 
 async def test_a_nextcloud_that_does_not_answer_does_not_hold_a_call(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "POLL_NOW_SECONDS", 0.05)
     process = await begun(stage)
@@ -177,7 +179,7 @@ async def test_a_nextcloud_that_does_not_answer_does_not_hold_a_call(
     assert question
 
 
-async def test_calls_keep_the_pause_that_nextcloud_asks_for(stage: Stage) -> None:
+async def test_calls_keep_the_pause_that_nextcloud_asks_for(stage: ProcessHost) -> None:
     process = await begun(stage)
     stage.sandbox.faults.status(429, area="login")
 
@@ -193,7 +195,7 @@ async def test_calls_keep_the_pause_that_nextcloud_asks_for(stage: Stage) -> Non
 
 @pytest.mark.parametrize("settle_seconds", [0.05, 10.0])
 async def test_a_flow_that_was_granted_is_waited_for_a_little_longer(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, settle_seconds: float
+    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch, settle_seconds: float
 ) -> None:
     monkeypatch.setattr(module, "POLL_NOW_SECONDS", 0.2)
     monkeypatch.setattr(module, "SETTLE_SECONDS", settle_seconds)
@@ -212,7 +214,7 @@ async def test_a_flow_that_was_granted_is_waited_for_a_little_longer(
             assert await uid(stage, accounts) == "alice"
 
 
-async def test_a_link_that_ended_without_access_is_followed_by_a_new_one(stage: Stage) -> None:
+async def test_a_link_that_ended_without_access_is_followed_by_a_new_one(stage: ProcessHost) -> None:
     connected = await stage.process()
     await stage.connect(connected)
     # Connected as alice, whose access no longer works; bob grants it this time.
@@ -229,7 +231,7 @@ async def test_a_link_that_ended_without_access_is_followed_by_a_new_one(stage: 
 
 
 async def test_a_database_that_fails_leaves_the_link_and_is_logged(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = await begun(stage)
 
@@ -242,7 +244,7 @@ async def test_a_database_that_fails_leaves_the_link_and_is_logged(
 
 
 async def test_a_flow_that_ends_between_the_look_at_its_request_and_the_poll_is_found_out(
-    stage: Stage,
+    stage: ProcessHost,
 ) -> None:
     """The poller of the same process, or of another, may get there first."""
     process = await begun(stage)
@@ -265,7 +267,9 @@ async def test_a_flow_that_ends_between_the_look_at_its_request_and_the_poll_is_
     assert await uid(stage, accounts) == "alice"
 
 
-async def test_access_that_is_granted_before_its_request_is_looked_at_needs_no_new_one(stage: Stage) -> None:
+async def test_access_that_is_granted_before_its_request_is_looked_at_needs_no_new_one(
+    stage: ProcessHost,
+) -> None:
     process = await begun(stage)
     stage.confirm()
     late = GrantedMeanwhile.of(process)
@@ -300,7 +304,9 @@ class GrantedMeanwhile(Provisioning):
         return await super().ask(caller, scopes, grant=grant)
 
 
-async def test_a_flow_whose_key_is_missing_counts_as_none_and_its_request_as_ended(stage: Stage) -> None:
+async def test_a_flow_whose_key_is_missing_counts_as_none_and_its_request_as_ended(
+    stage: ProcessHost,
+) -> None:
     consent_request = await (await begun(stage)).ask(stage.caller)
     other = await stage.process(direct=True, keys=KeyRing.parse([SecretStr(new_key())]))
 

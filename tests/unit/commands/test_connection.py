@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.commands.connection import connect_account
 from nextcloud_mcp_server.errors import ConsentDeclined, ElicitationRequired
-from tests.auth_fixtures import NEXTCLOUD, Stage
+from tests.auth_fixtures import NEXTCLOUD, ProcessHost
 from tests.services_fixtures import opened
 
 
@@ -16,7 +16,7 @@ def nothing(_: str) -> None:
     """Show no progress."""
 
 
-def confirming(stage: Stage, name: str = "alice") -> Callable[[str], None]:
+def confirming(stage: ProcessHost, name: str = "alice") -> Callable[[str], None]:
     """Let a user confirm at Nextcloud as soon as the link is shown."""
 
     def show(_: str) -> None:
@@ -30,7 +30,7 @@ def never(_: str) -> None:
 
 
 async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
     given: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
@@ -44,7 +44,7 @@ async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
     assert made.secret not in caplog.text
 
 
-async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -> None:
+async def test_connecting_from_the_terminal_waits_for_the_person(stage: ProcessHost) -> None:
     shown: list[str] = []
     told: list[str] = []
 
@@ -62,7 +62,7 @@ async def test_connecting_from_the_terminal_waits_for_the_person(stage: Stage) -
     assert told[0] == "Waiting for you to confirm in the browser… 0 s"
 
 
-async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: Stage) -> None:
+async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: ProcessHost) -> None:
     async with opened(stage) as (services, pending):
         assert services.provisioning is not None
         caller = personal_caller(NEXTCLOUD, "Another")
@@ -80,7 +80,7 @@ async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(st
     assert len(stage.network.to("/login/v2")) == 1
 
 
-async def test_connecting_says_why_a_consent_request_failed(stage: Stage) -> None:
+async def test_connecting_says_why_a_consent_request_failed(stage: ProcessHost) -> None:
     async with opened(stage) as (services, pending):
         await connect_account(services, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
         await services.accounts.disconnect(stage.caller)
@@ -90,7 +90,7 @@ async def test_connecting_says_why_a_consent_request_failed(stage: Stage) -> Non
             )
 
 
-async def test_connecting_gives_up_and_starts_nothing_new(stage: Stage) -> None:
+async def test_connecting_gives_up_and_starts_nothing_new(stage: ProcessHost) -> None:
     async with opened(stage) as (services, pending):
         with pytest.raises(ConsentDeclined, match="not used in time"):
             await connect_account(services, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)

@@ -48,7 +48,7 @@ def test_a_card_that_is_read_and_written_is_the_same_byte_for_byte() -> None:
         assert VCard.read(text).text == text
 
 
-def test_bytes_nobody_understands_survive_too() -> None:
+def test_unreadable_bytes_survive_too() -> None:
     draw = random.Random(5)
 
     for _ in range(200):

@@ -41,7 +41,7 @@ def test_what_is_too_large_for_one_person_forgets_what_was_there_and_nothing_els
     assert (notes.take(), events.take()) == (None, Box(10))
 
 
-def test_nobody_is_remembered_of_whom_nothing_is_kept() -> None:
+def test_no_user_is_remembered_without_cached_data() -> None:
     shelves = ContentCache(monotonic=lambda: 0.0, max_person_bytes=10)
 
     shelf(shelves, "notes").keep(Box(11))

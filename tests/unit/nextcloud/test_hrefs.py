@@ -14,7 +14,7 @@ from nextcloud_mcp_server.apps.contacts.client import ContactsClient
 from nextcloud_mcp_server.apps.tags_and_comments.comments import CommentsClient
 from nextcloud_mcp_server.apps.tasks.client import TasksClient
 from nextcloud_mcp_server.apps.upload.client import UploadClient
-from nextcloud_mcp_server.apps.versions.client import HistoryClient
+from nextcloud_mcp_server.apps.versions.client import VersionsClient
 from nextcloud_mcp_server.nextcloud import dav, remarks
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.file_query import Query
@@ -32,12 +32,12 @@ LISTS: dict[str, tuple[str, str, Callable[[Account], Awaitable[object]]]] = {
     "versions": (
         "versions/alice/versions/7/",
         "",
-        lambda nc: nc.client(HistoryClient).list_versions("7", limit=5),
+        lambda nc: nc.client(VersionsClient).list_versions("7", limit=5),
     ),
     "calendars": ("calendars/alice/", "<d:resourcetype/>", lambda nc: nc.client(TasksClient).tasks()),
     "address books": ("addressbooks/users/alice/", "", lambda nc: nc.client(ContactsClient).list_books()),
     "comments": ("comments/files/7/", "", lambda nc: nc.client(CommentsClient).list_comments("7", limit=5)),
-    "tags": ("systemtags/", "", lambda nc: nc.labels.all_tags()),
+    "tags": ("systemtags/", "", lambda nc: nc.tags.all_tags()),
     "uploads": (
         "uploads/alice/mcp-00000000000000000000000000000000/",
         "",

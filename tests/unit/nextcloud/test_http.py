@@ -506,7 +506,7 @@ def test_a_private_ca_is_trusted_beside_the_system(tmp_path: Path) -> None:
             open_pool(ca_bundle=path, user_agent="tests")
 
 
-async def test_nobody_is_signed_in_without_a_credential() -> None:
+async def test_no_user_is_signed_in_without_a_credential() -> None:
     asked: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -679,7 +679,7 @@ async def test_throttling_names_the_allow_list_and_carries_the_wait(
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b" {}\n"])
-async def test_who_does_something_too_often_is_not_told_of_failed_logins(content: bytes) -> None:
+async def test_a_user_that_acts_too_often_is_not_told_of_failed_logins(content: bytes) -> None:
     # As Nextcloud 32 answers the twenty-first share within ten minutes; as JSON, with an empty list.
     with pytest.raises(errors.Throttled, match="only so many times") as caught:
         await http(always(429, content=content)).request(

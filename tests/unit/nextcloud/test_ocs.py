@@ -16,7 +16,7 @@ def client(answer: Callable[[httpx2.Request], httpx2.Response]) -> UserClient:
     return UserClient(NextcloudHttp(pool, NextcloudUrl.parse("https://h/nextcloud")))
 
 
-async def test_who_is_signed_in_is_read_from_the_envelope() -> None:
+async def test_the_signed_in_user_is_read_from_the_envelope() -> None:
     """B13, B14, U23: the uid comes from cloud/user, whatever the login name was."""
     asked: list[httpx2.URL] = []
 

@@ -10,13 +10,13 @@ from nextcloud_mcp_server.protocol.availability import AppList, Apps
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
 from nextcloud_mcp_server.storage.records import Principal
-from tests.updates_fixtures import ALICE, Stage, open_stage, settled
+from tests.updates_fixtures import ALICE, UpdatesServer, open_stage, settled
 
 README = "nc://files/Readme.md"
 
 
 @pytest.fixture
-async def stage() -> AsyncGenerator[Stage]:
+async def stage() -> AsyncGenerator[UpdatesServer]:
     async with open_stage() as made:
         yield made
 
@@ -28,7 +28,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
         running.cancel_scope.cancel()
 
 
-async def test_a_session_hears_of_the_note_it_named_and_of_no_other(stage: Stage) -> None:
+async def test_a_session_hears_of_the_note_it_named_and_of_no_other(stage: UpdatesServer) -> None:
     one, other = stage.note("One"), stage.note("Other")
     client = stage.client()
     await client.subscribed(one, f"{one} with a title")
@@ -43,7 +43,9 @@ async def test_a_session_hears_of_the_note_it_named_and_of_no_other(stage: Stage
     assert sorted(client.heard()) == [one, f"{one} with a title"]
 
 
-async def test_a_stream_is_promised_what_it_may_hear_of_and_hears_it(stage: Stage, group: TaskGroup) -> None:
+async def test_a_stream_is_promised_what_it_may_hear_of_and_hears_it(
+    stage: UpdatesServer, group: TaskGroup
+) -> None:
     note, client = stage.note("One"), stage.client(modern=True)
     group.start_soon(client.listen, note, README, "nc://talk/1")
     await settled()
@@ -57,7 +59,7 @@ async def test_a_stream_is_promised_what_it_may_hear_of_and_hears_it(stage: Stag
     assert client.heard() == [README]
 
 
-async def test_what_is_deleted_or_made_is_told_as_well(stage: Stage) -> None:
+async def test_what_is_deleted_or_made_is_told_as_well(stage: UpdatesServer) -> None:
     note, client = stage.note("One"), stage.client().listed()
     await client.subscribed(note, "nc://files/Later/new.txt")
     stage.notes.delete(stage.notes.find(int(note.rpartition("/")[2])))
@@ -70,7 +72,7 @@ async def test_what_is_deleted_or_made_is_told_as_well(stage: Stage) -> None:
 
 
 async def test_all_clients_of_a_person_cost_one_look_that_asks_for_etags_alone(
-    stage: Stage, group: TaskGroup
+    stage: UpdatesServer, group: TaskGroup
 ) -> None:
     note = stage.note("One")
     for number in range(5):
@@ -88,7 +90,7 @@ async def test_all_clients_of_a_person_cost_one_look_that_asks_for_etags_alone(
     assert changed == [notes, home, f"{home}/Readme.md", home]
 
 
-async def test_nextcloud_is_asked_only_while_a_client_is_subscribed(stage: Stage) -> None:
+async def test_nextcloud_is_asked_only_while_a_client_is_subscribed(stage: UpdatesServer) -> None:
     note, one, other = stage.note("One"), stage.client(), stage.client()
     before = await stage.look()
     await one.subscribed(note)
@@ -107,7 +109,7 @@ async def test_nextcloud_is_asked_only_while_a_client_is_subscribed(stage: Stage
 
 
 async def test_while_its_stream_is_closed_a_session_costs_nothing_and_then_it_hears_what_it_missed(
-    stage: Stage,
+    stage: UpdatesServer,
 ) -> None:
     note, client = stage.note("One"), stage.client()
     await client.subscribed(note)
@@ -149,7 +151,7 @@ async def test_only_who_can_hear_is_looked_after_again_and_again() -> None:
     assert looks["notes"] == 1
 
 
-async def test_of_two_subscriptions_one_can_be_ended(stage: Stage) -> None:
+async def test_of_two_subscriptions_one_can_be_ended(stage: UpdatesServer) -> None:
     note, client = stage.note("One"), stage.client()
     await client.subscribed(note, README)
     await client.unsubscribe(note)
@@ -161,7 +163,7 @@ async def test_of_two_subscriptions_one_can_be_ended(stage: Stage) -> None:
     assert client.heard() == [README]
 
 
-async def test_a_stream_that_its_client_closes_leaves_nothing_behind(stage: Stage) -> None:
+async def test_a_stream_that_its_client_closes_leaves_nothing_behind(stage: UpdatesServer) -> None:
     client = stage.client(modern=True)
     async with anyio.create_task_group() as group:
         group.start_soon(client.listen, stage.note("One"))
@@ -174,7 +176,7 @@ async def test_a_stream_that_its_client_closes_leaves_nothing_behind(stage: Stag
 
 
 async def test_a_list_that_changes_is_told_to_those_who_asked_for_that(
-    stage: Stage, group: TaskGroup
+    stage: UpdatesServer, group: TaskGroup
 ) -> None:
     wants, tools = stage.client(modern=True), stage.client(modern=True)
     session, unlisted = stage.client().listed(), stage.client()
@@ -225,7 +227,7 @@ async def test_a_client_that_subscribes_while_the_server_starts_is_notified_too(
 
 
 @pytest.mark.parametrize("uri", ["nc://talk/1", "file:///etc/passwd"])
-async def test_what_is_no_resource_cannot_be_subscribed_to(stage: Stage, uri: str) -> None:
+async def test_what_is_no_resource_cannot_be_subscribed_to(stage: UpdatesServer, uri: str) -> None:
     assert (await stage.client().refusal(uri)).startswith("There is no resource")
 
 
@@ -242,17 +244,19 @@ async def test_without_access_a_session_is_told_to_read_first_and_a_stream_is_pr
         assert stream.honored() == []
 
 
-async def test_a_request_on_no_session_cannot_subscribe(stage: Stage) -> None:
+async def test_a_request_on_no_session_cannot_subscribe(stage: UpdatesServer) -> None:
     assert await stage.client(modern=True).refusal(README) == "Subscribing needs a session."
 
 
-async def test_a_nextcloud_that_cannot_be_asked_is_said_so(stage: Stage) -> None:
+async def test_a_nextcloud_that_cannot_be_asked_is_said_so(stage: UpdatesServer) -> None:
     stage.sandbox.faults.status(503, area="all")
 
     assert "Nextcloud" in await stage.client().refusal(README)
 
 
-async def test_one_person_has_so_many_subscriptions_and_no_more(stage: Stage, group: TaskGroup) -> None:
+async def test_one_person_has_so_many_subscriptions_and_no_more(
+    stage: UpdatesServer, group: TaskGroup
+) -> None:
     client, other, bob = stage.client(), stage.client(), stage.client("bob")
     await client.subscribe(*(f"nc://files/{number}" for number in range(MAX_ADDRESSES)))
     stream = stage.client(modern=True)
@@ -267,7 +271,7 @@ async def test_one_person_has_so_many_subscriptions_and_no_more(stage: Stage, gr
 
 
 async def test_one_person_has_so_many_sessions_and_streams_and_no_more(
-    stage: Stage, group: TaskGroup
+    stage: UpdatesServer, group: TaskGroup
 ) -> None:
     for _ in range(MAX_INTERESTS):
         await stage.client().subscribe(README)
@@ -291,7 +295,7 @@ async def test_so_many_people_are_looked_after_and_no_more() -> None:
 
 
 async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
-    stage: Stage, group: TaskGroup
+    stage: UpdatesServer, group: TaskGroup
 ) -> None:
     session, stream = stage.client().listed(), stage.client(modern=True)
     await session.subscribed(README)
@@ -314,7 +318,9 @@ async def test_a_refused_credential_ends_the_subscriptions_after_one_probe(
     assert stage.kept == 0
 
 
-async def test_an_answer_for_another_user_ends_the_subscriptions_and_is_recorded(stage: Stage) -> None:
+async def test_an_answer_for_another_user_ends_the_subscriptions_and_is_recorded(
+    stage: UpdatesServer,
+) -> None:
     session = stage.client()
     await session.subscribed(README)
     stage.network.instead = lambda _: httpx2.Response(207, headers={"X-User-Id": "bob"}, text="")
@@ -330,7 +336,7 @@ async def test_an_answer_for_another_user_ends_the_subscriptions_and_is_recorded
     ("status", "headers"), [(503, {}), (429, {"Retry-After": "7200"}), (500, {})], ids=["503", "429", "500"]
 )
 async def test_a_nextcloud_in_trouble_is_left_in_peace_whatever_is_subscribed_meanwhile(
-    stage: Stage, status: int, headers: dict[str, str]
+    stage: UpdatesServer, status: int, headers: dict[str, str]
 ) -> None:
     session = stage.client()
     await session.subscribed(README)
@@ -346,7 +352,7 @@ async def test_a_nextcloud_in_trouble_is_left_in_peace_whatever_is_subscribed_me
     assert session.heard() == []
 
 
-async def test_an_app_that_fails_hides_no_change_in_another(stage: Stage) -> None:
+async def test_an_app_that_fails_hides_no_change_in_another(stage: UpdatesServer) -> None:
     session, note = stage.client(), stage.note("One")
     await session.subscribed(note, README)
     stage.network.instead = lambda request: httpx2.Response(404) if "/notes/" in request.url.path else None
@@ -358,7 +364,7 @@ async def test_an_app_that_fails_hides_no_change_in_another(stage: Stage) -> Non
 
 
 async def test_a_surprise_is_logged_and_the_person_looked_after_later(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: UpdatesServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = stage.client()
     await session.subscribed(README)
@@ -373,7 +379,7 @@ async def test_a_surprise_is_logged_and_the_person_looked_after_later(
     assert stage.kept == 1
 
 
-async def test_what_a_nextcloud_has_is_watched_as_well(stage: Stage) -> None:
+async def test_what_a_nextcloud_has_is_watched_as_well(stage: UpdatesServer) -> None:
     session = stage.client()
     await session.subscribed("nc://capabilities")
     stage.sandbox.state.users["alice"].denied_apps = frozenset({"deck"})
@@ -384,7 +390,7 @@ async def test_what_a_nextcloud_has_is_watched_as_well(stage: Stage) -> None:
 
 
 async def test_what_a_client_changes_itself_is_heard_at_once_by_all_clients_of_its_person(
-    stage: Stage, group: TaskGroup
+    stage: UpdatesServer, group: TaskGroup
 ) -> None:
     note = stage.note("One")
     session, stream = stage.client(), stage.client(modern=True, program="b")
@@ -402,7 +408,9 @@ async def test_what_a_client_changes_itself_is_heard_at_once_by_all_clients_of_i
     assert session.heard() == stream.heard() == [note]
 
 
-async def test_a_change_before_the_first_look_at_what_was_subscribed_to_is_heard(stage: Stage) -> None:
+async def test_a_change_before_the_first_look_at_what_was_subscribed_to_is_heard(
+    stage: UpdatesServer,
+) -> None:
     note, other, client = stage.note("One"), stage.note("Other"), stage.client()
     client.attend()
     await client.subscribe(note)
@@ -417,7 +425,9 @@ async def test_a_change_before_the_first_look_at_what_was_subscribed_to_is_heard
     assert client.heard() == [other]
 
 
-async def test_a_call_of_another_person_or_for_those_who_hear_nothing_brings_no_look(stage: Stage) -> None:
+async def test_a_call_of_another_person_or_for_those_who_hear_nothing_brings_no_look(
+    stage: UpdatesServer,
+) -> None:
     note, client = stage.note("One"), stage.client()
     client.attend()
     await client.subscribed(note)

@@ -16,11 +16,11 @@ from nextcloud_mcp_server.server.services import (
     Overrides,
 )
 from nextcloud_mcp_server.settings.environment import Settings
-from tests.auth_fixtures import READ, Stage, page_url
+from tests.auth_fixtures import READ, ProcessHost, page_url
 from tests.services_fixtures import configured, opened
 
 
-async def test_services_with_pages_ask_through_the_page(stage: Stage) -> None:
+async def test_services_with_pages_ask_through_the_page(stage: ProcessHost) -> None:
     async with opened(stage, page=page_url) as (services, _):
         with pytest.raises(ElicitationRequired) as caught:
             await services.accounts.open(stage.caller, READ)
@@ -28,7 +28,7 @@ async def test_services_with_pages_ask_through_the_page(stage: Stage) -> None:
     assert caught.value.url == page_url(caught.value.elicitation_id)
 
 
-async def test_users_see_the_public_address_of_nextcloud(stage: Stage) -> None:
+async def test_users_see_the_public_address_of_nextcloud(stage: ProcessHost) -> None:
     async with opened(stage, page=page_url, nextcloud_public_url="https://cloud.example.org") as (
         services,
         _,
@@ -42,14 +42,14 @@ async def test_users_see_the_public_address_of_nextcloud(stage: Stage) -> None:
     assert consent_request.nextcloud_host == "cloud.example.org"
 
 
-async def test_settings_limit_the_scopes_of_the_services(stage: Stage) -> None:
+async def test_settings_limit_the_scopes_of_the_services(stage: ProcessHost) -> None:
     async with opened(stage, toolsets=("notes",), read_only=True) as (services, _):
         assert services.bound == READ
         with pytest.raises(MissingScope):
             await services.accounts.open(stage.caller, frozenset({"notes:write"}))
 
 
-async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stage: Stage) -> None:
+async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stage: ProcessHost) -> None:
     bundle = stage.folder / "ca.pem"
     bundle.write_text("nonsense")
     mode = Personal(configured(stage, nextcloud_ca_bundle=bundle))
@@ -63,12 +63,12 @@ async def gone(elicitation_ids: Sequence[str]) -> list[str]:
     return list(elicitation_ids)
 
 
-def personal(config: Settings, stage: Stage) -> Personal:
+def personal(config: Settings, stage: ProcessHost) -> Personal:
     """Create the mode of a server without pages."""
     return Personal(config, overrides=Overrides(transport=stage.network, clock=stage.clock))
 
 
-async def test_the_parts_stop_together(stage: Stage) -> None:
+async def test_the_parts_stop_together(stage: ProcessHost) -> None:
     config = configured(stage)
     parts = build_server(personal(config, stage))
     with anyio.fail_after(100):
@@ -79,7 +79,7 @@ async def test_the_parts_stop_together(stage: Stage) -> None:
     assert running == []
 
 
-async def test_a_command_opens_the_services_with_their_background_jobs(stage: Stage) -> None:
+async def test_a_command_opens_the_services_with_their_background_jobs(stage: ProcessHost) -> None:
     async with running_services(personal(configured(stage), stage)) as (services, pending):
         assert services.provisioning is not None
         assert await services.provisioning.finished(["nonsense"]) == ["nonsense"]
@@ -87,7 +87,7 @@ async def test_a_command_opens_the_services_with_their_background_jobs(stage: St
         assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
-async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: Stage) -> None:
+async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: ProcessHost) -> None:
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("secret")}
     async with running_services(personal(configured(stage, **given), stage)) as (services, pending):
         ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
@@ -96,7 +96,7 @@ async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: Stag
     assert ended
 
 
-async def test_consent_requests_are_looked_up_for_waiting_calls(stage: Stage) -> None:
+async def test_consent_requests_are_looked_up_for_waiting_calls(stage: ProcessHost) -> None:
     parts = build_server(personal(configured(stage), stage))
     with anyio.fail_after(100):
         async with parts.running(resume=False):

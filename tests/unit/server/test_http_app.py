@@ -10,7 +10,7 @@ from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
-from tests.auth_fixtures import NEXTCLOUD, Stage
+from tests.auth_fixtures import NEXTCLOUD, ProcessHost
 
 SITE = PublicUrls("http://127.0.0.1:8765", "http://127.0.0.1:8765")
 
@@ -25,7 +25,7 @@ def configured(folder: Path, **overrides: object) -> Settings:
 
 
 @asynccontextmanager
-async def served(stage: Stage, **overrides: object) -> AsyncGenerator[httpx2.AsyncClient]:
+async def served(stage: ProcessHost, **overrides: object) -> AsyncGenerator[httpx2.AsyncClient]:
     """Serve the whole application in this process, without sockets."""
     config = configured(stage.folder, nextcloud_mcp_secret=SecretStr(SECRET), **overrides)
     replaced = Overrides(transport=stage.network, clock=stage.clock)
@@ -37,7 +37,7 @@ async def served(stage: Stage, **overrides: object) -> AsyncGenerator[httpx2.Asy
         yield client
 
 
-async def test_the_pages_and_mcp_are_served_by_one_application(stage: Stage) -> None:
+async def test_the_pages_and_mcp_are_served_by_one_application(stage: ProcessHost) -> None:
     async with served(stage) as client:
         home = await client.get("/", headers={"Accept": "text/html"})
         page = await client.get("/oauth/provision?elicitationId=nonsense", headers={"Accept": "text/html"})
@@ -48,7 +48,7 @@ async def test_the_pages_and_mcp_are_served_by_one_application(stage: Stage) -> 
     assert mcp.status_code == 401
 
 
-async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stage: Stage) -> None:
+async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stage: ProcessHost) -> None:
     made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
     async with served(stage, **given) as client:

@@ -23,11 +23,13 @@ from nextcloud_mcp_server.server.services import (
 )
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage.crypto import new_key
-from tests.auth_fixtures import NEXTCLOUD, Process, Stage, together
+from tests.auth_fixtures import NEXTCLOUD, Process, ProcessHost, together
 from tests.services_fixtures import configured, services_of
 
 
-async def test_the_sealing_key_is_made_once_and_said(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_sealing_key_is_made_once_and_said(
+    stage: ProcessHost, caplog: pytest.LogCaptureFixture
+) -> None:
     config = configured(stage)
     with caplog.at_level(logging.WARNING):
         first, second = open_key_ring(config), open_key_ring(config)
@@ -36,7 +38,7 @@ async def test_the_sealing_key_is_made_once_and_said(stage: Stage, caplog: pytes
     assert caplog.text.count(str(config.key_file)) == 1
 
 
-async def test_sealing_keys_that_are_given_leave_no_file(stage: Stage) -> None:
+async def test_sealing_keys_that_are_given_leave_no_file(stage: ProcessHost) -> None:
     config = configured(stage, token_encryption_keys=(SecretStr(new_key()),))
 
     open_key_ring(config)
@@ -66,7 +68,7 @@ class Opener:
 
 
 @pytest.fixture
-def opener(process: Process, stage: Stage) -> Opener:
+def opener(process: Process, stage: ProcessHost) -> Opener:
     return Opener(services_of(process, stage.clock, anyio.sleep_forever))
 
 
@@ -208,7 +210,7 @@ async def test_a_server_that_stops_tells_the_waiting_calls(opener: Opener) -> No
     assert told == ["The server is shutting down; call again in a moment."]
 
 
-async def test_a_database_is_closed_when_its_user_fails(stage: Stage) -> None:
+async def test_a_database_is_closed_when_its_user_fails(stage: ProcessHost) -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_database(configured(stage)):
             raise ZeroDivisionError

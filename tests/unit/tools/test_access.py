@@ -4,11 +4,11 @@ from typing import Any, cast
 
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.access import Access
-from tests.auth_fixtures import CALLER, Process, Stage
+from tests.auth_fixtures import CALLER, Process, ProcessHost
 
 
 async def test_an_access_that_ended_since_it_was_looked_at_is_none_and_no_question(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     nothing = cast("Any", None)

@@ -252,7 +252,7 @@ async def test_deleting_one_occurrence_names_which_and_when(berlin: Berlin) -> N
     )
 
 
-async def test_free_time_is_by_the_clock_of_the_person_where_the_offset_is_theirs(berlin: Berlin) -> None:
+async def test_free_time_is_by_the_clock_of_the_user_where_the_offset_is_their_own(berlin: Berlin) -> None:
     """The clocks change on 25 October: nine o'clock is nine o'clock before and after it."""
     asked = {"minutes": 480, "weekends": False}
 

@@ -220,7 +220,7 @@ async def test_contacts_of_all_address_books_take_two_rounds_and_then_one(person
     assert len(warm) == 1
 
 
-async def test_a_calendar_that_is_new_is_seen_at_once_and_one_that_is_gone_is_missed_by_nobody(
+async def test_a_new_calendar_is_seen_at_once_and_a_deleted_one_causes_no_error(
     personal_app: PersonalApp,
 ) -> None:
     await personal_app.call("nc_calendar_list_events", **MONTH)

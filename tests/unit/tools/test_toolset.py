@@ -48,5 +48,5 @@ def test_a_tool_without_a_docstring_is_refused() -> None:
 
 @pytest.mark.parametrize("scopes", [(), ("notes:everything",)])
 def test_a_guard_with_unknown_or_no_scopes_is_refused(scopes: tuple[str, ...]) -> None:
-    with pytest.raises(TypeError, match="needs scopes from the list"):
+    with pytest.raises(TypeError, match="needs scopes that an app declares"):
         require_provisioning(*scopes)

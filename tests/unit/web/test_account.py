@@ -17,7 +17,7 @@ async def send(browser: httpx2.AsyncClient, path: str, /, **fields: str | list[s
     return await browser.post(f"{ACCOUNT}/{path}", data={"csrf": checks(page)[0], **fields})
 
 
-async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
+async def test_a_user_without_a_session_signs_in_and_returns_to_the_page(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     page = await people.get(ACCOUNT)
@@ -30,7 +30,7 @@ async def test_who_is_not_signed_in_gets_the_way_in_and_comes_back_to_the_page(
     assert back.headers["location"] == ACCOUNT
 
 
-async def test_who_is_signed_in_need_not_sign_in_again(
+async def test_a_signed_in_user_need_not_sign_in_again(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     await sign_in(people, consent_service)
@@ -132,7 +132,7 @@ async def test_two_apps_of_one_name_are_told_apart_by_what_they_are_known_as(
     assert "not used yet" in page.text
 
 
-async def test_who_has_connected_nothing_is_told_how_it_begins(
+async def test_a_user_without_a_connection_is_told_how_it_begins(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     await sign_in(people, consent_service)
@@ -370,7 +370,7 @@ async def test_a_form_that_names_no_app_signs_none_out(
     assert consent_service.apps == {("alice", "claude")}
 
 
-async def test_an_app_that_is_not_theirs_stays_signed_in(
+async def test_a_client_of_another_user_stays_signed_in(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     await consent_service.app("bob", "mcp-of-somebody-else")

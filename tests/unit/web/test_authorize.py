@@ -82,7 +82,7 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
     assert ticked(page) == []
 
 
-async def test_who_asks_is_counted_by_the_address_that_they_have(
+async def test_requests_are_counted_by_the_address_of_the_browser(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     await browser.get(ask_url())
@@ -131,7 +131,7 @@ async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) ->
     assert ticked(page) == []
 
 
-async def test_the_page_is_made_without_a_word_to_anybody(
+async def test_the_page_is_created_without_a_request_to_another_host(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     await browser.get(ask_url())
@@ -170,7 +170,7 @@ async def test_what_cannot_be_put_to_a_person_leads_nowhere(
     assert "refresh" not in page.headers
 
 
-async def test_who_comes_with_a_client_that_is_not_known_is_told_how_to_add_it_again(
+async def test_a_user_of_an_unknown_client_is_told_how_to_add_it_again(
     browser: httpx2.AsyncClient,
 ) -> None:
     page = await browser.get(ask_url("mcp-forgotten"))
@@ -283,7 +283,7 @@ async def test_a_form_from_another_browser_is_refused(
     assert known.calls == ["read", "read"]
 
 
-async def test_who_has_a_problem_with_the_answer_may_ask_the_same_again(
+async def test_a_user_whose_answer_failed_may_open_the_same_request_again(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     known.faults["approve"] = Unreachable("No connection.")
@@ -315,7 +315,9 @@ async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "")
     return await shown(browser, await browser.get("/oauth/callback/nextcloud", params=query))
 
 
-async def test_who_came_back_is_asked_whether_it_is_them(browser: httpx2.AsyncClient) -> None:
+async def test_a_user_after_the_callback_is_asked_whether_the_account_is_their_own(
+    browser: httpx2.AsyncClient,
+) -> None:
     back = await come_back(browser, "bob", "notes:read", "notes:write")
     page = await browser.get(back.headers["location"])
 
@@ -328,7 +330,7 @@ async def test_who_came_back_is_asked_whether_it_is_them(browser: httpx2.AsyncCl
     assert "allowed it earlier" not in page.text
 
 
-async def test_who_has_no_other_name_is_called_by_their_account(
+async def test_a_user_without_another_name_is_called_by_their_account(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     known.names["bob"] = ""
@@ -357,7 +359,9 @@ async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(browser: ht
     )
 
 
-async def test_who_said_no_at_nextcloud_may_try_again_or_go_back(browser: httpx2.AsyncClient) -> None:
+async def test_a_user_that_declined_at_nextcloud_may_try_again_or_go_back(
+    browser: httpx2.AsyncClient,
+) -> None:
     page = await come_back_without_code(browser)
 
     again, back = links(page)
@@ -387,7 +391,7 @@ async def test_a_way_back_is_walked_once_and_in_one_browser(
     assert "Nothing was connected" in second.text
 
 
-async def test_who_is_in_none_of_the_groups_is_told_so_and_so_is_the_client(
+async def test_a_user_in_none_of_the_groups_is_told_so_and_so_is_the_client(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     known.faults["come_back"] = NotAMember("Not in a group.")
@@ -438,7 +442,7 @@ async def test_continue_opens_a_program(browser: httpx2.AsyncClient, uri: str) -
     assert ">Open the app</a>" in sent.text
 
 
-async def test_who_goes_back_after_continue_is_connected_and_cannot_be_told_otherwise(
+async def test_a_user_that_goes_back_after_continue_stays_connected(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations
 ) -> None:
     address = (await come_back(browser)).headers["location"]
@@ -500,7 +504,7 @@ async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
 @pytest.mark.parametrize(
     "query", ["", "?transaction=", "?transaction=short", f"?transaction={'a' * 32}&transaction={'a' * 32}"]
 )
-async def test_a_page_of_nobody_is_not_there(
+async def test_a_page_without_a_transaction_is_not_there(
     browser: httpx2.AsyncClient, known: MemoryAuthorizations, query: str
 ) -> None:
     page = await browser.get(f"/authorize/confirm{query}")

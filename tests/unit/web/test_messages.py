@@ -110,5 +110,5 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     assert {key for key in catalogue("en").keys() - used if not key.startswith(built)} == set()
 
 
-def test_an_error_nobody_planned_is_ours() -> None:
+def test_an_unexpected_error_is_shown_as_one_of_this_server() -> None:
     assert problem_of(ValueError("x")).kind == "internal"

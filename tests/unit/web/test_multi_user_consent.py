@@ -53,7 +53,7 @@ async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
 
 
 @pytest.mark.parametrize("path", ["consent", "confirm", "not-me", "waiting", "done"])
-async def test_who_is_not_signed_in_is_sent_to_the_page_before_the_sign_in(
+async def test_a_user_without_a_session_is_sent_to_the_page_before_the_sign_in(
     people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
 ) -> None:
     elicitation_id = await consent_service.open()
@@ -96,7 +96,7 @@ async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
     assert consent_service.asked == [{"notes:read", "files:write"}]
 
 
-async def test_who_is_connected_already_is_done_at_once(
+async def test_a_connected_user_is_done_at_once(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     await consent_service.client()
@@ -222,7 +222,7 @@ async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
     assert "__Host-redirect" not in people.cookies
 
 
-async def test_without_a_mapping_the_person_says_that_the_account_is_theirs(
+async def test_without_a_mapping_the_user_confirms_that_the_account_is_their_own(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     await sign_in(people, consent_service)
@@ -476,7 +476,7 @@ async def test_without_a_picture_the_first_letter_of_the_name_is_shown(
     assert "<img" not in page.text
 
 
-async def test_who_is_told_that_the_account_is_taken_reads_what_to_ask_for(
+async def test_a_user_whose_account_is_taken_reads_what_to_ask_for(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.maps = True

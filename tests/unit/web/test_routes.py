@@ -29,7 +29,9 @@ async def test_the_first_page_of_a_server_on_the_sandbox_names_the_sandbox(conse
     assert "nextcloud-mcp-server config claude-code --http --sandbox<" in response.text
 
 
-async def test_the_health_check_asks_nobody(browser: httpx2.AsyncClient, consent: SingleUserPages) -> None:
+async def test_the_health_check_sends_no_request(
+    browser: httpx2.AsyncClient, consent: SingleUserPages
+) -> None:
     response = await browser.get("/healthz")
 
     assert response.json() == {"status": "ok"}

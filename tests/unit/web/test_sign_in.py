@@ -43,7 +43,7 @@ async def test_continue_leads_over_a_page_of_ours_to_the_sign_in(
     assert "You sign in on <bdi>id.test</bdi>" in redirect_target.text
 
 
-async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
+async def test_a_user_sees_the_consent_request_after_the_sign_in(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await consent_service.open()
@@ -57,7 +57,7 @@ async def test_whoever_comes_back_from_the_sign_in_sees_what_was_asked(
     assert [name for name in people.cookies if "session" not in name] == []
 
 
-async def test_who_is_signed_in_already_goes_straight_on(
+async def test_a_signed_in_user_continues_at_once(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await consent_service.open()
@@ -199,7 +199,7 @@ async def test_another_user_can_take_over_from_the_page_that_refused(
     assert "__Host-session" not in people.cookies
 
 
-async def test_who_was_signed_out_meanwhile_can_still_take_another_account(
+async def test_a_user_signed_out_meanwhile_can_still_take_another_account(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     answer = await people.post("/oauth/other-account", data={"elicitationId": await consent_service.open()})

@@ -105,7 +105,9 @@ async def test_another_title_leaves_the_invited_and_how_they_are_told_as_they_ar
     assert "bob@example.test" not in told(changed)
 
 
-async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(personal_app: PersonalApp) -> None:
+async def test_an_attendee_informed_again_with_the_same_result_is_named_as_informed(
+    personal_app: PersonalApp,
+) -> None:
     """Nextcloud answers an etag then, as if no one had been told (seen on 32.0.1)."""
     made = await personal_app.create("bob@example.test")
 
@@ -126,7 +128,7 @@ async def test_who_is_told_again_with_the_same_result_is_said_to_be_told(persona
         ("eve@example.org", START, False, "not told: the mail could not be sent"),
     ],
 )  # fmt: skip
-async def test_who_was_not_told_is_named_with_the_reason(
+async def test_an_attendee_that_was_not_informed_is_named_with_the_reason(
     personal_app: PersonalApp, address: str, start: str, result: str, *, sends_mail: bool
 ) -> None:
     personal_app.state.sends_mail = sends_mail

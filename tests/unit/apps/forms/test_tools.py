@@ -69,7 +69,7 @@ async def test_a_form_is_read_with_its_questions_and_answers(alice: Account) -> 
     assert (none.answers, none.total) == ([], 0)
 
 
-async def test_who_answered_sees_those_answers_and_no_others(sandbox: Sandbox) -> None:
+async def test_a_user_that_answered_sees_their_own_answers_alone(sandbox: Sandbox) -> None:
     sandbox.state.store(FormStore)[0].answer("carol", "Carol", MOMENT, [(1, "No")])
 
     read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
@@ -78,7 +78,7 @@ async def test_who_answered_sees_those_answers_and_no_others(sandbox: Sandbox) -
     assert (read.total, read.note) == (1, None)
 
 
-async def test_who_may_only_answer_sees_the_questions_alone(sandbox: Sandbox) -> None:
+async def test_a_user_that_may_only_answer_sees_the_questions_alone(sandbox: Sandbox) -> None:
     sandbox.state.store(FormStore)[0].submissions.clear()
 
     read = await call(account_in(sandbox, "bob"), "get_form", form_id=1)
@@ -124,7 +124,7 @@ async def test_following_the_cursor_gives_every_answer_once(alice: Account, sand
     assert (seen[0].truncated, seen[1].truncated) == (True, None)
 
 
-async def test_asking_for_forms_that_are_not_there_holds_nobody_off(alice: Account, sandbox: Sandbox) -> None:
+async def test_asking_for_missing_forms_throttles_no_user(alice: Account, sandbox: Sandbox) -> None:
     for number in range(2, 20):
         with pytest.raises(errors.NotFound, match="no such form"):
             await call(alice, "get_form", form_id=number)

@@ -259,7 +259,7 @@ async def test_what_cannot_be_read_is_said(alice: Account, store: MailStore, inb
         await call(alice, "get_message", message_id=locked.id)
 
 
-async def test_nobody_reads_the_mail_of_another_user(sandbox: Sandbox) -> None:
+async def test_no_user_reads_the_mail_of_another(sandbox: Sandbox) -> None:
     bob = account_in(sandbox, "bob")
 
     assert (await call(bob, "list_mailboxes")).accounts == []

@@ -236,7 +236,7 @@ async def test_an_edit_reads_then_writes_with_the_etag_it_read() -> None:
     assert json.loads(notes.asked[1].content) == {"content": "A"}
 
 
-async def test_an_edit_is_made_anew_on_what_someone_wrote_in_between() -> None:
+async def test_an_edit_is_repeated_on_a_text_that_changed_in_between() -> None:
     notes = Notes(
         ok({**NOTE, "content": "a"}),
         httpx2.Response(412, json=NOTE),

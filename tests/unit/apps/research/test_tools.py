@@ -185,7 +185,7 @@ async def test_an_id_that_search_did_not_answer_is_refused(alice: Account, sourc
 @pytest.mark.parametrize(
     "path", ["../bob/Documents/Office move.md", "/remote.php/dav/files/bob/Office move.md"]
 )
-async def test_an_id_reaches_nothing_of_anybody_else(alice: Account, path: str) -> None:
+async def test_an_id_reaches_nothing_of_another_user(alice: Account, path: str) -> None:
     with pytest.raises(InvalidInput, match="search again"):
         await call(alice, "fetch", id=sealed("file:Documents/Office move.md", uid="bob"))
     with pytest.raises((InvalidInput, NotFound)):

@@ -76,7 +76,7 @@ async def test_a_name_that_several_have_is_asked_about_and_one_that_is_alike_is_
         await call(alice, "nc_status_get_status", person="bob builder")
     with pytest.raises(NotFound, match=r"Called alike: Bob Builder \(bob\), Bob Builder \(bob2\)\."):
         await call(alice, "nc_status_get_status", person="bo")
-    with pytest.raises(NotFound, match="Nobody is called 'zed' here"):
+    with pytest.raises(NotFound, match="No user is called 'zed' here"):
         await call(alice, "nc_status_get_status", person="zed")
 
 

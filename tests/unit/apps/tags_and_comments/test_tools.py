@@ -249,7 +249,7 @@ async def test_a_tag_made_for_nothing_is_deleted_or_named(answer: httpx2.Respons
 
     assert net.methods[-1] == "DELETE"
     assert str(net.seen[-1].url).endswith("/systemtags/9")
-    assert str(caught.value).count("everybody sees it; an administrator can delete it") == left
+    assert str(caught.value).count("all users see it; an administrator can delete it") == left
 
 
 async def test_a_tag_that_may_have_been_set_is_not_deleted_again() -> None:

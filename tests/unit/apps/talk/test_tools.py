@@ -328,7 +328,7 @@ async def test_a_message_whose_answer_is_lost_is_not_sent_again_blindly() -> Non
     assert [json.loads(request.content) for request in lost.seen] == [{"message": "x", "silent": False}]
 
 
-async def test_who_may_write_and_not_react_is_told_so(group: TalkRoom, alice: Account) -> None:
+async def test_a_user_that_may_write_and_not_react_is_told_so(group: TalkRoom, alice: Account) -> None:
     """Talk 24 has a permission of its own for reactions."""
     group.permissions = 254
     target = {"conversation": "officemove", "message_id": group.messages[-1].id}

@@ -11,12 +11,12 @@ from nextcloud_mcp_server.auth.consent import provisioning
 from nextcloud_mcp_server.errors import ElicitationUnknown
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow
-from tests.auth_fixtures import READ, WRITE, Process, Stage, together
+from tests.auth_fixtures import READ, WRITE, Process, ProcessHost, together
 
 POLL = "/login/v2/poll"
 
 
-async def confirm_at_nextcloud(stage: Stage, process: Process) -> Elicitation:
+async def confirm_at_nextcloud(stage: ProcessHost, process: Process) -> Elicitation:
     """A consent request whose page at Nextcloud is open."""
     consent_request = await process.ask(stage.caller)
     await process.provisioning.approve(consent_request.id, READ)
@@ -33,13 +33,13 @@ async def flow_of(process: Process, consent_request: Elicitation) -> LoginFlow |
     return await process.database.login_flows.find(consent_request.id)
 
 
-async def turn_later(stage: Stage, process: Process, seconds: float = 15.0) -> float:
+async def turn_later(stage: ProcessHost, process: Process, seconds: float = 15.0) -> float:
     stage.clock.forward(seconds)
     return await process.poller.turn()
 
 
 async def test_what_the_person_confirms_is_stored_and_the_flow_forgotten(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     await process.poller.turn()
@@ -62,7 +62,7 @@ async def test_what_the_person_confirms_is_stored_and_the_flow_forgotten(
 
 @pytest.mark.parametrize(("first", "last"), [(READ | WRITE, READ), (READ, READ | WRITE)])
 async def test_of_a_person_who_went_back_and_chose_again_the_last_choice_counts(
-    stage: Stage, process: Process, first: frozenset[str], last: frozenset[str]
+    stage: ProcessHost, process: Process, first: frozenset[str], last: frozenset[str]
 ) -> None:
     consent_request = await process.ask(stage.caller, READ | WRITE)
     await process.provisioning.approve(consent_request.id, first)
@@ -77,7 +77,7 @@ async def test_of_a_person_who_went_back_and_chose_again_the_last_choice_counts(
     assert grant.permission.scopes == last
 
 
-async def test_the_login_name_is_kept_apart_from_the_user_id(stage: Stage, process: Process) -> None:
+async def test_the_login_name_is_kept_apart_from_the_user_id(stage: ProcessHost, process: Process) -> None:
     await confirm_at_nextcloud(stage, process)
     alice = stage.sandbox.state.users["alice"]
     stage.sandbox.state.login_flows[-1].granted = stage.sandbox.state.new_app_password(
@@ -92,7 +92,7 @@ async def test_the_login_name_is_kept_apart_from_the_user_id(stage: Stage, proce
     assert grant.credential.login_name == (alice.email or "ALICE")
 
 
-async def test_polls_become_rarer_while_the_person_is_away(stage: Stage, process: Process) -> None:
+async def test_polls_become_rarer_while_the_person_is_away(stage: ProcessHost, process: Process) -> None:
     await confirm_at_nextcloud(stage, process)
     pauses: list[float] = []
 
@@ -105,7 +105,7 @@ async def test_polls_become_rarer_while_the_person_is_away(stage: Stage, process
     assert len(stage.network.to(POLL)) == 30
 
 
-async def test_a_turn_before_its_time_asks_nothing(stage: Stage, process: Process) -> None:
+async def test_a_turn_before_its_time_asks_nothing(stage: ProcessHost, process: Process) -> None:
     await confirm_at_nextcloud(stage, process)
     await process.poller.turn()
 
@@ -114,7 +114,7 @@ async def test_a_turn_before_its_time_asks_nothing(stage: Stage, process: Proces
     assert len(stage.network.to(POLL)) == 1
 
 
-async def test_of_two_processes_one_polls(stage: Stage, process: Process) -> None:
+async def test_of_two_processes_one_polls(stage: ProcessHost, process: Process) -> None:
     other = await stage.process()
     await confirm_at_nextcloud(stage, process)
 
@@ -124,7 +124,7 @@ async def test_of_two_processes_one_polls(stage: Stage, process: Process) -> Non
 
 
 async def test_the_result_is_stored_before_nextcloud_is_asked_whose_it_is(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
@@ -141,7 +141,7 @@ async def test_the_result_is_stored_before_nextcloud_is_asked_whose_it_is(
 
 
 async def test_a_result_that_a_dead_process_left_is_taken_up_by_another(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
@@ -166,7 +166,7 @@ async def test_a_result_that_a_dead_process_left_is_taken_up_by_another(
     assert len(stage.network.to(POLL)) == 1
 
 
-async def test_a_stop_in_the_middle_of_an_answer_loses_nothing(stage: Stage, process: Process) -> None:
+async def test_a_stop_in_the_middle_of_an_answer_loses_nothing(stage: ProcessHost, process: Process) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
 
@@ -185,7 +185,7 @@ async def test_a_stop_in_the_middle_of_an_answer_loses_nothing(stage: Stage, pro
 
 
 async def test_one_broken_flow_does_not_cut_off_the_answer_to_another(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     direct = await stage.process(direct=True)
     broken = await direct.ask(stage.caller)
@@ -214,7 +214,7 @@ async def test_one_broken_flow_does_not_cut_off_the_answer_to_another(
 
 
 async def test_what_cannot_be_stored_is_deleted_at_nextcloud_at_once(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
@@ -226,7 +226,9 @@ async def test_what_cannot_be_stored_is_deleted_at_nextcloud_at_once(
     assert (await found(process, consent_request)).state is ElicitationState.OPENED
 
 
-async def test_declining_while_nextcloud_answers_deletes_what_it_gave(stage: Stage, process: Process) -> None:
+async def test_declining_while_nextcloud_answers_deletes_what_it_gave(
+    stage: ProcessHost, process: Process
+) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
 
@@ -246,7 +248,7 @@ async def test_declining_while_nextcloud_answers_deletes_what_it_gave(stage: Sta
 
 
 async def test_granting_after_declining_is_deleted_without_asking_whose_it_was(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     await process.provisioning.decline(consent_request.id)
@@ -260,7 +262,7 @@ async def test_granting_after_declining_is_deleted_without_asking_whose_it_was(
 
 
 async def test_expiry_between_the_answer_and_its_use_deletes_what_came(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm()
@@ -279,7 +281,7 @@ async def test_expiry_between_the_answer_and_its_use_deletes_what_came(
     assert stage.app_passwords == set()
 
 
-async def test_a_late_answer_is_polled_for_and_deleted(stage: Stage, process: Process) -> None:
+async def test_a_late_answer_is_polled_for_and_deleted(stage: ProcessHost, process: Process) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     await turn_later(stage, process, provisioning.LIFETIME.total_seconds() + 1)
     expired = await found(process, consent_request)
@@ -293,7 +295,9 @@ async def test_a_late_answer_is_polled_for_and_deleted(stage: Stage, process: Pr
     assert await flow_of(process, consent_request) is None
 
 
-async def test_a_flow_is_polled_to_nextclouds_end_and_then_forgotten(stage: Stage, process: Process) -> None:
+async def test_a_flow_is_polled_to_nextclouds_end_and_then_forgotten(
+    stage: ProcessHost, process: Process
+) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
 
     await turn_later(stage, process, module.FLOW_LIFETIME.total_seconds() - 1)
@@ -306,7 +310,7 @@ async def test_a_flow_is_polled_to_nextclouds_end_and_then_forgotten(stage: Stag
 
 
 async def test_a_consent_request_that_outlives_its_flow_fails_with_a_sentence(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.sql(f"UPDATE elicitations SET expires_at = '{stage.clock() + timedelta(days=1)}'")
@@ -319,7 +323,7 @@ async def test_a_consent_request_that_outlives_its_flow_fails_with_a_sentence(
 
 
 async def test_a_flow_is_not_polled_for_ever_at_a_nextcloud_that_is_gone(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.network.before = stage.network.cut
@@ -333,7 +337,7 @@ async def test_a_flow_is_not_polled_for_ever_at_a_nextcloud_that_is_gone(
 
 
 async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stage.connect(process)
     await process.accounts.disconnect(stage.caller)
@@ -352,7 +356,7 @@ async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
 
 
 async def test_access_that_is_refused_right_after_it_was_given_fails_the_consent_request(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.sandbox.state.app_passwords.pop(stage.confirm())
@@ -372,7 +376,7 @@ async def test_access_that_is_refused_right_after_it_was_given_fails_the_consent
 
 
 async def test_a_nextcloud_that_cannot_say_whose_access_it_is_is_asked_again(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     secret = stage.confirm()
@@ -394,7 +398,7 @@ async def test_a_nextcloud_that_cannot_say_whose_access_it_is_is_asked_again(
     [({}, 30, 61), ({"Retry-After": "5"}, 30, 61), ({"Retry-After": "7200"}, 30, 30)],
 )
 async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
-    stage: Stage, process: Process, header: dict[str, str], shortest: float, longest: float
+    stage: ProcessHost, process: Process, header: dict[str, str], shortest: float, longest: float
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
 
@@ -411,7 +415,7 @@ async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
     assert await flow_of(process, consent_request) is not None
 
 
-async def test_a_pause_of_thousands_of_years_ends_after_a_day(stage: Stage, process: Process) -> None:
+async def test_a_pause_of_thousands_of_years_ends_after_a_day(stage: ProcessHost, process: Process) -> None:
     """A proxy whose clock is wrong may write any date into Retry-After (RFC 9110 §10.2.3)."""
     consent_request = await confirm_at_nextcloud(stage, process)
     header = {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": "Sat, 28 Nov 2026 10:00:00 GMT"}
@@ -427,7 +431,7 @@ async def test_a_pause_of_thousands_of_years_ends_after_a_day(stage: Stage, proc
 
 
 async def test_a_slow_process_that_comes_second_does_not_delete_what_the_first_stored(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process()
     consent_request = await confirm_at_nextcloud(stage, process)
@@ -449,7 +453,7 @@ async def test_a_slow_process_that_comes_second_does_not_delete_what_the_first_s
 
 
 async def test_access_given_anew_replaces_the_old_one_at_nextcloud_too(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     direct = await stage.process(direct=True)
     await stage.connect(process)
@@ -462,7 +466,9 @@ async def test_access_given_anew_replaces_the_old_one_at_nextcloud_too(
     assert stage.app_passwords == {secret}
 
 
-async def test_flows_of_another_nextcloud_are_left_to_its_own_server(stage: Stage, process: Process) -> None:
+async def test_flows_of_another_nextcloud_are_left_to_its_own_server(
+    stage: ProcessHost, process: Process
+) -> None:
     elsewhere = await stage.process(url="http://elsewhere.test")
     await confirm_at_nextcloud(stage, process)
 
@@ -473,7 +479,7 @@ async def test_flows_of_another_nextcloud_are_left_to_its_own_server(stage: Stag
 
 
 async def test_a_flow_whose_key_is_lost_is_left_alone_without_a_busy_loop(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
     await confirm_at_nextcloud(stage, process)
@@ -489,7 +495,7 @@ async def test_a_flow_whose_key_is_lost_is_left_alone_without_a_busy_loop(
 
 
 async def test_a_flow_for_a_consent_request_that_ended_meanwhile_is_discarded(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await process.ask(stage.caller)
 
@@ -505,7 +511,9 @@ async def test_a_flow_for_a_consent_request_that_ended_meanwhile_is_discarded(
     assert flow.discard
 
 
-async def test_a_consent_request_that_is_unknown_by_now_gets_no_flow(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_that_is_unknown_by_now_gets_no_flow(
+    stage: ProcessHost, process: Process
+) -> None:
     consent_request = await process.ask(stage.caller)
     stage.sql("DELETE FROM elicitations")
 
@@ -514,7 +522,7 @@ async def test_a_consent_request_that_is_unknown_by_now_gets_no_flow(stage: Stag
 
 
 async def test_the_result_for_a_consent_request_that_is_gone_is_deleted(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
     flow = await flow_of(process, consent_request)
@@ -529,7 +537,9 @@ async def test_the_result_for_a_consent_request_that_is_gone_is_deleted(
     assert await process.grant(stage.caller) is None
 
 
-async def test_the_background_wakes_when_a_consent_request_starts(stage: Stage, process: Process) -> None:
+async def test_the_background_wakes_when_a_consent_request_starts(
+    stage: ProcessHost, process: Process
+) -> None:
     polled = anyio.Event()
 
     async def poll(request: httpx2.Request) -> None:
@@ -549,7 +559,7 @@ async def test_the_background_wakes_when_a_consent_request_starts(stage: Stage, 
 
 
 async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
-    stage: Stage, process: Process, caplog: pytest.LogCaptureFixture
+    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     polled = anyio.Event()
     consent_request = await process.ask(stage.caller)
@@ -576,7 +586,9 @@ async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
     assert caplog.records[0].levelno == logging.ERROR
 
 
-async def test_a_poll_that_nextcloud_does_not_answer_is_given_up(stage: Stage, process: Process) -> None:
+async def test_a_poll_that_nextcloud_does_not_answer_is_given_up(
+    stage: ProcessHost, process: Process
+) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
 
     async def never(request: httpx2.Request) -> None:

@@ -26,7 +26,7 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.issuer import Issuer
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
 from nextcloud_mcp_server.storage.records import Principal, Tokens
-from tests.auth_fixtures import NEXTCLOUD, Stage
+from tests.auth_fixtures import NEXTCLOUD, ProcessHost
 from tests.oauth_fixtures import REDIRECT
 
 CLIENT = "nextcloud-mcp"
@@ -40,7 +40,7 @@ Answer = Callable[[httpx2.Request], httpx2.Response | None]
 class Way(httpx2.AsyncBaseTransport):
     """The way to the identity provider, beside the one to Nextcloud; a test may answer in its place."""
 
-    stage: Stage
+    stage: ProcessHost
     issuer: Issuer
     instead: Answer | None = None
 
@@ -56,7 +56,7 @@ class Way(httpx2.AsyncBaseTransport):
 class ClientTrip:
     """A provider, and a browser that goes there and back."""
 
-    stage: Stage
+    stage: ProcessHost
     issuer: Issuer
     way: Way
     pool: httpx2.AsyncClient
@@ -105,7 +105,7 @@ class ClientTrip:
 
 
 @pytest.fixture
-async def trip(stage: Stage) -> AsyncGenerator[ClientTrip]:
+async def trip(stage: ProcessHost) -> AsyncGenerator[ClientTrip]:
     issuer = Issuer(clock=stage.clock)
     issuer.add_client(CLIENT, secret=SECRET.get_secret_value(), redirect_uris=[REDIRECT])
     stage.sandbox.state.check_bearer = issuer.uid_of

@@ -5,13 +5,13 @@ import pytest
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, IssuerUnavailable, SignInRefused
 from nextcloud_mcp_server.storage.records import Principal
-from tests.consent_fixtures import SIGN_IN_CALLBACK, Stage, open_consent_service
+from tests.consent_fixtures import SIGN_IN_CALLBACK, ConsentSetup, open_consent_service
 from tests.issuer_fake import CLIENT, ISSUER, at_hash
 
 VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
 
 
-async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(people: Stage) -> None:
+async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in(VISIT)
 
     query = parse_qs(urlsplit(start.url).query)
@@ -26,14 +26,14 @@ async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(p
 
 @pytest.mark.parametrize(("another", "prompt"), [(True, ["login"]), (False, None)])
 async def test_only_another_user_is_asked_who_they_are_again(
-    people: Stage, *, another: bool, prompt: list[str] | None
+    people: ConsentSetup, *, another: bool, prompt: list[str] | None
 ) -> None:
     start = await people.consent_service.begin_sign_in(VISIT, another=another)
 
     assert parse_qs(urlsplit(start.url).query).get("prompt") == prompt
 
 
-async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: Stage) -> None:
+async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in(VISIT)
 
     query = parse_qs(urlsplit(start.url).query)
@@ -44,7 +44,7 @@ async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: Stage) -> N
     assert "consent" not in flow
 
 
-async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people: Stage) -> None:
+async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in(VISIT)
     params = people.issuer.sign_in(start.url, "alice")
 
@@ -58,7 +58,7 @@ async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people:
     assert len(people.issuer.token_requests()) == 1
 
 
-async def test_a_code_that_was_exchanged_is_spent(people: Stage) -> None:
+async def test_a_code_that_was_exchanged_is_spent(people: ConsentSetup) -> None:
     start = await people.consent_service.begin_sign_in(VISIT)
     params = people.issuer.sign_in(start.url, "alice")
 
@@ -68,12 +68,12 @@ async def test_a_code_that_was_exchanged_is_spent(people: Stage) -> None:
 
 
 @pytest.mark.parametrize("target", ["", "consent:", "consent:../x", "//evil.test", f"{VISIT}x", "ACCOUNT"])
-async def test_a_sign_in_leads_nowhere_but_to_our_pages(people: Stage, target: str) -> None:
+async def test_a_sign_in_leads_nowhere_but_to_our_pages(people: ConsentSetup, target: str) -> None:
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.begin_sign_in(target)
 
 
-async def test_a_session_ends_after_a_quarter_of_an_hour(people: Stage) -> None:
+async def test_a_session_ends_after_a_quarter_of_an_hour(people: ConsentSetup) -> None:
     browser = await people.browser()
 
     people.clock.forward(15 * 60)
@@ -81,7 +81,7 @@ async def test_a_session_ends_after_a_quarter_of_an_hour(people: Stage) -> None:
     assert await people.consent_service.signed_in(browser.token) is None
 
 
-async def test_signing_out_ends_this_session_or_all(people: Stage) -> None:
+async def test_signing_out_ends_this_session_or_all(people: ConsentSetup) -> None:
     one, two, three = [await people.browser() for _ in range(3)]
     other = await people.browser("bob")
 
@@ -95,14 +95,14 @@ async def test_signing_out_ends_this_session_or_all(people: Stage) -> None:
     assert await people.consent_service.signed_in(other.token) is not None
 
 
-async def test_a_provider_without_s256_is_refused(people: Stage) -> None:
+async def test_a_provider_without_s256_is_refused(people: ConsentSetup) -> None:
     people.issuer.metadata["code_challenge_methods_supported"] = ["plain"]
 
     with pytest.raises(IssuerUnavailable, match="S256"):
         await people.consent_service.begin_sign_in("account")
 
 
-async def test_a_provider_that_lists_no_pkce_gets_it_all_the_same(people: Stage) -> None:
+async def test_a_provider_that_lists_no_pkce_gets_it_all_the_same(people: ConsentSetup) -> None:
     people.issuer.metadata["code_challenge_methods_supported"] = None
 
     start = await people.consent_service.begin_sign_in("account")
@@ -117,14 +117,14 @@ async def test_a_secret_may_go_into_the_form(tmp_path: Path, template: Path) -> 
         assert stage.issuer.token_requests()[0]["client_id"] == CLIENT
 
 
-async def test_a_sign_in_without_an_id_token_is_refused(people: Stage) -> None:
+async def test_a_sign_in_without_an_id_token_is_refused(people: ConsentSetup) -> None:
     people.issuer.tokens["id_token"] = None
 
     with pytest.raises(SignInRefused, match="did not say"):
         await people.browser()
 
 
-async def test_a_name_is_found_or_the_identity_stands_for_it(people: Stage) -> None:
+async def test_a_name_is_found_or_the_identity_stands_for_it(people: ConsentSetup) -> None:
     named = await people.browser("alice", name=" ", preferred_username="al")
     nameless = await people.browser("u-17", name=None)
     people.issuer.claims["name"] = "x" * 500
@@ -135,7 +135,7 @@ async def test_a_name_is_found_or_the_identity_stands_for_it(people: Stage) -> N
     assert long.who.display_name == "x" * 200
 
 
-async def test_the_mapping_names_the_account(mapped: Stage) -> None:
+async def test_the_mapping_names_the_account(mapped: ConsentSetup) -> None:
     browser = await mapped.browser("alice", nextcloud="alice@cloud")
 
     assert browser.who.uid == "alice@cloud"
@@ -143,13 +143,13 @@ async def test_the_mapping_names_the_account(mapped: Stage) -> None:
 
 
 @pytest.mark.parametrize("value", ["", 7, ["alice"], "x" * 65])
-async def test_what_is_no_user_id_names_no_account(mapped: Stage, value: object) -> None:
+async def test_what_is_no_user_id_names_no_account(mapped: ConsentSetup, value: object) -> None:
     browser = await mapped.browser("alice", nextcloud=value)
 
     assert browser.who.uid is None
 
 
-async def test_a_claim_that_the_id_token_leaves_out_is_asked_for(mapped: Stage) -> None:
+async def test_a_claim_that_the_id_token_leaves_out_is_asked_for(mapped: ConsentSetup) -> None:
     mapped.issuer.userinfo = {"sub": "alice", "nextcloud": "alice", "name": "Somebody Else"}
 
     browser = await mapped.browser("alice")
@@ -159,14 +159,16 @@ async def test_a_claim_that_the_id_token_leaves_out_is_asked_for(mapped: Stage) 
 
 
 @pytest.mark.parametrize("userinfo", [{"sub": "bob", "nextcloud": "bob"}, {"nextcloud": "bob"}, {}])
-async def test_an_answer_about_another_user_is_refused(mapped: Stage, userinfo: dict[str, object]) -> None:
+async def test_an_answer_about_another_user_is_refused(
+    mapped: ConsentSetup, userinfo: dict[str, object]
+) -> None:
     mapped.issuer.userinfo = userinfo
 
     with pytest.raises(SignInRefused, match="two different things"):
         await mapped.browser("alice")
 
 
-async def test_without_a_place_to_ask_nothing_is_asked(mapped: Stage) -> None:
+async def test_without_a_place_to_ask_nothing_is_asked(mapped: ConsentSetup) -> None:
     mapped.issuer.metadata["userinfo_endpoint"] = None
 
     assert (await mapped.browser("alice")).who.uid is None
@@ -229,7 +231,7 @@ async def test_another_claim_may_be_the_identity(tmp_path: Path, template: Path)
                 await stage.browser("alice")
 
 
-async def test_an_id_token_for_several_clients_must_name_us(people: Stage) -> None:
+async def test_an_id_token_for_several_clients_must_name_us(people: ConsentSetup) -> None:
     ours = await people.browser("alice", aud=[CLIENT, "other"], azp=CLIENT)
 
     assert ours.who.principal.subject == "alice"
@@ -238,7 +240,7 @@ async def test_an_id_token_for_several_clients_must_name_us(people: Stage) -> No
             await people.browser("alice", aud=[CLIENT, "other"], azp=azp)
 
 
-async def test_an_access_token_goes_with_its_hash(people: Stage) -> None:
+async def test_an_access_token_goes_with_its_hash(people: ConsentSetup) -> None:
     people.issuer.claims["at_hash"] = at_hash("access-token-of-the-issuer")
     await people.browser()
 

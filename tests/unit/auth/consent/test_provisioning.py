@@ -14,7 +14,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.auth_fixtures import NEXTCLOUD, READ, WRITE, Process, Stage, page_url, together
+from tests.auth_fixtures import NEXTCLOUD, READ, WRITE, Process, ProcessHost, page_url, together
 
 STRANGER = personal_caller("https://elsewhere.test", "Claude Code")
 
@@ -25,18 +25,18 @@ async def state(process: Process, elicitation_id: str) -> ElicitationState:
     return found.state
 
 
-async def results(process: Process, stage: Stage) -> list[str]:
+async def results(process: Process, stage: ProcessHost) -> list[str]:
     recent = await process.database.audit.recent(stage.caller.principal, 50)
     return [entry.result for entry in recent if entry.action == "consent"]
 
 
-async def need(process: Process, stage: Stage, scopes: frozenset[str] = READ) -> ElicitationRequired:
+async def need(process: Process, stage: ProcessHost, scopes: frozenset[str] = READ) -> ElicitationRequired:
     grant = await process.grant(stage.caller)
     return await process.provisioning.ask(stage.caller, scopes, grant=grant)
 
 
 async def test_asking_gives_a_link_to_our_page_and_asks_nextcloud_nothing(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     asked = await need(process, stage)
 
@@ -46,7 +46,7 @@ async def test_asking_gives_a_link_to_our_page_and_asks_nextcloud_nothing(
     assert stage.network.asked == []
 
 
-async def test_asking_again_gives_the_same_link_and_widens_it(stage: Stage, process: Process) -> None:
+async def test_asking_again_gives_the_same_link_and_widens_it(stage: ProcessHost, process: Process) -> None:
     first = await need(process, stage)
     second = await need(process, stage, WRITE)
     consent_request = await process.provisioning.view(first.elicitation_id)
@@ -56,7 +56,7 @@ async def test_asking_again_gives_the_same_link_and_widens_it(stage: Stage, proc
     assert consent_request.needed == READ | WRITE
 
 
-async def test_what_the_settings_rule_out_is_not_asked_for(stage: Stage) -> None:
+async def test_what_the_settings_rule_out_is_not_asked_for(stage: ProcessHost) -> None:
     process = await stage.process(bound=READ)
 
     with pytest.raises(MissingScope, match="notes:write"):
@@ -64,7 +64,7 @@ async def test_what_the_settings_rule_out_is_not_asked_for(stage: Stage) -> None
 
 
 async def test_without_a_page_the_link_leads_straight_to_nextcloud_and_names_the_limits(
-    stage: Stage,
+    stage: ProcessHost,
 ) -> None:
     process = await stage.process(bound=READ, direct=True)
 
@@ -76,7 +76,7 @@ async def test_without_a_page_the_link_leads_straight_to_nextcloud_and_names_the
     assert len(stage.network.to("/login/v2")) == 1
 
 
-async def test_without_a_page_calls_that_come_together_share_one_link(stage: Stage) -> None:
+async def test_without_a_page_calls_that_come_together_share_one_link(stage: ProcessHost) -> None:
     one, other = await stage.process(direct=True), await stage.process(direct=True)
     urls: list[str] = []
 
@@ -88,7 +88,7 @@ async def test_without_a_page_calls_that_come_together_share_one_link(stage: Sta
     assert len(set(urls)) == 1
 
 
-async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(stage: Stage) -> None:
+async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(stage: ProcessHost) -> None:
     process = await stage.process(direct=True)
     stage.network.before = stage.network.cut
     with pytest.raises(Unreachable):
@@ -100,8 +100,8 @@ async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(s
     assert asked.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
-async def test_someone_whose_access_was_refused_is_asked_to_give_it_again(
-    stage: Stage, process: Process
+async def test_a_user_whose_access_was_refused_is_asked_to_give_it_again(
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     opened = await process.accounts.open(stage.caller, READ)
@@ -110,7 +110,7 @@ async def test_someone_whose_access_was_refused_is_asked_to_give_it_again(
     assert str(await need(process, stage)) == module.ASK_AGAIN
 
 
-async def test_someone_who_is_connected_is_asked_for_more(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_is_asked_for_more(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
 
     assert str(await need(process, stage, WRITE)) == module.ASK_MORE
@@ -121,7 +121,7 @@ UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 @pytest.mark.parametrize("elicitation_id", ["", "nonsense", UNKNOWN, UNKNOWN.upper()])
 async def test_unknown_and_malformed_ids_lead_nowhere(
-    stage: Stage, process: Process, elicitation_id: str
+    stage: ProcessHost, process: Process, elicitation_id: str
 ) -> None:
     assert await process.provisioning.find(elicitation_id, stage.caller.principal) is None
     assert await process.provisioning.view(elicitation_id) is None
@@ -132,7 +132,7 @@ async def test_unknown_and_malformed_ids_lead_nowhere(
         await process.provisioning.decline(elicitation_id)
 
 
-async def test_another_users_consent_request_looks_like_none(stage: Stage, process: Process) -> None:
+async def test_another_users_consent_request_looks_like_none(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 
     assert await process.provisioning.find(consent_request.id, STRANGER.principal) is None
@@ -140,7 +140,7 @@ async def test_another_users_consent_request_looks_like_none(stage: Stage, proce
 
 
 async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_here(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     elsewhere = await stage.process(url="http://elsewhere.test")
     consent_request = await process.ask(stage.caller)
@@ -152,7 +152,9 @@ async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_h
     assert stage.network.asked == []
 
 
-async def test_a_consent_request_straight_to_nextcloud_has_no_page(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_straight_to_nextcloud_has_no_page(
+    stage: ProcessHost, process: Process
+) -> None:
     direct = await stage.process(direct=True)
     consent_request = await direct.ask(stage.caller)
 
@@ -162,7 +164,7 @@ async def test_a_consent_request_straight_to_nextcloud_has_no_page(stage: Stage,
     assert await state(process, consent_request.id) is ElicitationState.PENDING
 
 
-async def test_the_page_shows_what_is_asked_offered_and_granted(stage: Stage) -> None:
+async def test_the_page_shows_what_is_asked_offered_and_granted(stage: ProcessHost) -> None:
     process = await stage.process(bound=READ | WRITE)
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
@@ -176,7 +178,7 @@ async def test_the_page_shows_what_is_asked_offered_and_granted(stage: Stage) ->
     assert shown.expires_at == stage.clock() + module.LIFETIME
 
 
-async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_since(stage: Stage) -> None:
+async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_since(stage: ProcessHost) -> None:
     await stage.connect(await stage.process(bound=READ | WRITE), READ | WRITE)
     files = frozenset({"files:read"})
     narrower = await stage.process(bound=READ | files)
@@ -188,7 +190,7 @@ async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_sinc
     assert (shown.offered, shown.granted) == (READ | files, READ)
 
 
-async def test_looking_at_the_page_changes_nothing(stage: Stage, process: Process) -> None:
+async def test_looking_at_the_page_changes_nothing(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 
     await process.provisioning.view(consent_request.id)
@@ -198,7 +200,7 @@ async def test_looking_at_the_page_changes_nothing(stage: Stage, process: Proces
 
 
 async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await process.ask(stage.caller)
 
@@ -209,7 +211,7 @@ async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
     assert shown.login_url.get_secret_value().startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
-async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage: Stage) -> None:
+async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage: ProcessHost) -> None:
     process = await stage.process(bound=READ)
     consent_request = await process.ask(stage.caller)
     await process.provisioning.approve(consent_request.id, READ | WRITE)
@@ -224,7 +226,7 @@ async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage
 
 
 async def test_an_unreachable_nextcloud_leaves_the_consent_request_open_for_another_try(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await process.ask(stage.caller)
     stage.network.before = stage.network.cut
@@ -238,7 +240,7 @@ async def test_an_unreachable_nextcloud_leaves_the_consent_request_open_for_anot
 
 
 async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     other = await stage.process()
     consent_request = await process.ask(stage.caller)
@@ -260,7 +262,7 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
     assert len(stage.app_passwords) == 1
 
 
-async def test_who_goes_back_and_ticks_less_gives_less(stage: Stage, process: Process) -> None:
+async def test_a_user_that_goes_back_and_ticks_less_gives_less(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
     await process.provisioning.approve(consent_request.id, READ | WRITE)
     await process.provisioning.approve(consent_request.id, READ)
@@ -274,7 +276,7 @@ async def test_who_goes_back_and_ticks_less_gives_less(stage: Stage, process: Pr
     assert grant.permission.scopes == READ
 
 
-async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, process: Process) -> None:
+async def test_a_connected_user_allows_more_without_nextcloud(stage: ProcessHost, process: Process) -> None:
     secret = await stage.connect(process)
     asked = len(stage.network.asked)
     consent_request = await process.ask(stage.caller, WRITE)
@@ -292,8 +294,8 @@ async def test_someone_connected_permits_more_without_nextcloud(stage: Stage, pr
     assert grant.credential.secret == SecretStr(secret)
 
 
-async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_what_they_offer(
-    stage: Stage, process: Process
+async def test_a_connected_user_that_allows_more_than_the_settings_offer_gives_what_they_offer(
+    stage: ProcessHost, process: Process
 ) -> None:
     files = frozenset({"files:read"})
     await stage.connect(process)
@@ -308,8 +310,8 @@ async def test_someone_connected_who_allows_more_than_the_settings_offer_gives_w
     assert grant.permission.scopes == READ | files
 
 
-async def test_someone_connected_who_allows_twice_at_once_is_granted_once(
-    stage: Stage, process: Process
+async def test_a_connected_user_that_allows_twice_at_once_is_granted_once(
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
@@ -328,7 +330,7 @@ async def test_someone_connected_who_allows_twice_at_once_is_granted_once(
     assert await results(process, stage) == ["granted", "granted"]
 
 
-async def test_a_refused_access_is_not_enough_to_permit_more(stage: Stage, process: Process) -> None:
+async def test_a_refused_access_is_not_enough_to_permit_more(stage: ProcessHost, process: Process) -> None:
     await stage.connect(process)
     await process.accounts.reject(stage.caller, await process.accounts.open(stage.caller, READ))
     consent_request = await process.ask(stage.caller, WRITE)
@@ -339,7 +341,9 @@ async def test_a_refused_access_is_not_enough_to_permit_more(stage: Stage, proce
     assert shown.login_url is not None
 
 
-async def test_allowing_while_a_disconnect_runs_brings_nothing_back(stage: Stage, process: Process) -> None:
+async def test_allowing_while_a_disconnect_runs_brings_nothing_back(
+    stage: ProcessHost, process: Process
+) -> None:
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
 
@@ -350,7 +354,9 @@ async def test_allowing_while_a_disconnect_runs_brings_nothing_back(stage: Stage
     assert await process.grant(stage.caller) is None
 
 
-async def test_declining_ends_the_consent_request_and_wakes_who_waits(stage: Stage, process: Process) -> None:
+async def test_declining_ends_the_consent_request_and_wakes_who_waits(
+    stage: ProcessHost, process: Process
+) -> None:
     consent_request = await process.ask(stage.caller)
 
     await process.provisioning.decline(consent_request.id)
@@ -362,7 +368,7 @@ async def test_declining_ends_the_consent_request_and_wakes_who_waits(stage: Sta
 
 
 @pytest.mark.parametrize("again", ["approve", "decline"])
-async def test_what_is_over_stays_over(stage: Stage, process: Process, again: str) -> None:
+async def test_what_is_over_stays_over(stage: ProcessHost, process: Process, again: str) -> None:
     consent_request = await process.ask(stage.caller)
     await process.provisioning.decline(consent_request.id)
 
@@ -375,14 +381,16 @@ async def test_what_is_over_stays_over(stage: Stage, process: Process, again: st
     assert await state(process, consent_request.id) is ElicitationState.DECLINED
 
 
-async def test_a_declined_consent_request_makes_way_for_a_new_one(stage: Stage, process: Process) -> None:
+async def test_a_declined_consent_request_makes_way_for_a_new_one(
+    stage: ProcessHost, process: Process
+) -> None:
     first = await process.ask(stage.caller)
     await process.provisioning.decline(first.id)
 
     assert (await process.ask(stage.caller)).id != first.id
 
 
-async def test_a_consent_request_expires_and_says_so(stage: Stage, process: Process) -> None:
+async def test_a_consent_request_expires_and_says_so(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
     open_before = await process.provisioning.finished([consent_request.id])
     stage.clock.forward(module.LIFETIME.total_seconds())
@@ -398,8 +406,8 @@ async def test_a_consent_request_expires_and_says_so(stage: Stage, process: Proc
         await process.provisioning.approve(consent_request.id, READ)
 
 
-async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_stops_nobody(
-    stage: Stage, process: Process
+async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_blocks_no_other(
+    stage: ProcessHost, process: Process
 ) -> None:
     lost = await process.ask(stage.caller)
     other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
@@ -409,7 +417,7 @@ async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_stops_
 
 
 async def test_a_consent_request_that_vanishes_while_it_is_allowed_is_over(
-    stage: Stage, process: Process
+    stage: ProcessHost, process: Process
 ) -> None:
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
@@ -430,7 +438,7 @@ async def test_a_consent_request_that_vanishes_while_it_is_allowed_is_over(
 
 @pytest.mark.parametrize(("mapped", "permitted"), [("alice", True), (None, True), ("bob", False)])
 async def test_more_is_permitted_on_the_account_alone_that_the_mapping_gives(
-    stage: Stage, process: Process, mapped: str | None, *, permitted: bool
+    stage: ProcessHost, process: Process, mapped: str | None, *, permitted: bool
 ) -> None:
     """The operator may have changed the mapping since the user connected."""
     await stage.connect(process)

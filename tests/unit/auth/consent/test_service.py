@@ -15,13 +15,13 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.auth_fixtures import READ, WRITE
-from tests.consent_fixtures import NEXTCLOUD, Stage, open_consent_service
+from tests.consent_fixtures import NEXTCLOUD, ConsentSetup, open_consent_service
 from tests.issuer_fake import ISSUER
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 
-async def test_a_consent_request_is_shown_to_whom_it_is_for(people: Stage) -> None:
+async def test_a_consent_request_is_shown_to_whom_it_is_for(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask("alice"), await people.browser("alice")
 
     shown = await people.consent_service.view(consent_request, alice.who)
@@ -35,14 +35,16 @@ async def test_a_consent_request_is_shown_to_whom_it_is_for(people: Stage) -> No
 
 
 @pytest.mark.parametrize("consent_request", [UNKNOWN, "", "x", UNKNOWN.upper()])
-async def test_a_consent_request_that_is_not_there_is_unknown(people: Stage, consent_request: str) -> None:
+async def test_a_consent_request_that_is_not_there_is_unknown(
+    people: ConsentSetup, consent_request: str
+) -> None:
     alice = await people.browser("alice")
 
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.view(consent_request, alice.who)
 
 
-async def test_a_consent_request_that_leads_straight_to_nextcloud_has_no_page(people: Stage) -> None:
+async def test_a_consent_request_that_leads_straight_to_nextcloud_has_no_page(people: ConsentSetup) -> None:
     alice = await people.browser("alice")
     other, _ = await people.database.elicitations.open(
         principal=alice.who.principal,
@@ -58,7 +60,7 @@ async def test_a_consent_request_that_leads_straight_to_nextcloud_has_no_page(pe
         await people.consent_service.view(other.id, alice.who)
 
 
-async def test_allowing_leads_to_nextcloud_and_stores_no_access(people: Stage) -> None:
+async def test_allowing_leads_to_nextcloud_and_stores_no_access(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
 
     url = await people.consent_service.allow(consent_request, alice.who, alice.token, READ)
@@ -70,7 +72,7 @@ async def test_allowing_leads_to_nextcloud_and_stores_no_access(people: Stage) -
     assert await people.grant() is None
 
 
-async def test_verifier_and_nonce_come_back_to_a_provider_that_uses_them(people: Stage) -> None:
+async def test_verifier_and_nonce_come_back_to_a_provider_that_uses_them(people: ConsentSetup) -> None:
     people.provider.uses_pkce = people.provider.uses_nonce = True
     people.provider.issuer = ISSUER
     await people.connect()
@@ -82,7 +84,7 @@ async def test_verifier_and_nonce_come_back_to_a_provider_that_uses_them(people:
     assert people.provider.secrets == [(verifier, nonce)]
 
 
-async def test_with_a_mapping_coming_back_connects(mapped: Stage) -> None:
+async def test_with_a_mapping_coming_back_connects(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask(), await mapped.browser("alice", nextcloud="alice")
     url = await mapped.allow(consent_request, alice)
 
@@ -107,7 +109,7 @@ async def test_with_a_mapping_coming_back_connects(mapped: Stage) -> None:
     assert await mapped.given_back() == []
 
 
-async def test_without_a_mapping_nothing_is_connected_before_the_person_says_so(people: Stage) -> None:
+async def test_without_a_mapping_nothing_is_connected_before_the_person_says_so(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
 
@@ -132,7 +134,7 @@ async def test_without_a_mapping_nothing_is_connected_before_the_person_says_so(
     assert await people.given_back() == []
 
 
-async def test_not_me_ends_what_was_given_and_the_consent_request_goes_on(people: Stage) -> None:
+async def test_not_me_ends_what_was_given_and_the_consent_request_goes_on(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "bob"), alice.who, alice.token)
@@ -148,7 +150,7 @@ async def test_not_me_ends_what_was_given_and_the_consent_request_goes_on(people
         await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
 
-async def test_someone_who_goes_to_nextcloud_twice_confirms_what_came_last(people: Stage) -> None:
+async def test_a_user_that_goes_to_nextcloud_twice_confirms_the_last_answer(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     for uid in ("bob", "alice"):
         url = await people.allow(consent_request, alice)
@@ -163,7 +165,7 @@ async def test_someone_who_goes_to_nextcloud_twice_confirms_what_came_last(peopl
     assert await people.given_back() == ["access-granted-by-bob-0"]
 
 
-async def test_cancelling_at_nextcloud_leaves_the_consent_request_open(people: Stage) -> None:
+async def test_cancelling_at_nextcloud_leaves_the_consent_request_open(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     state = people.provider.confirm(await people.allow(consent_request, alice), "alice")["state"]
 
@@ -177,7 +179,7 @@ async def test_cancelling_at_nextcloud_leaves_the_consent_request_open(people: S
     assert await people.consent_service.allow(consent_request, alice.who, alice.token, READ) is not None
 
 
-async def test_a_new_client_of_a_connected_person_needs_our_page_only(people: Stage) -> None:
+async def test_a_new_client_of_a_connected_person_needs_our_page_only(people: ConsentSetup) -> None:
     await people.connect("alice", "claude")
     before = await people.grant("alice", "claude")
     consent_request, alice = await people.ask("alice", "other"), await people.browser("alice")
@@ -195,7 +197,7 @@ async def test_a_new_client_of_a_connected_person_needs_our_page_only(people: St
     assert len(people.provider.exchanged) == 1
 
 
-async def test_a_connected_person_can_allow_more(people: Stage) -> None:
+async def test_a_connected_person_can_allow_more(people: ConsentSetup) -> None:
     consent_request, alice = await people.connect()
     more = await people.ask(scopes=WRITE)
     shown = await people.consent_service.view(more, alice.who)
@@ -212,7 +214,7 @@ async def test_a_connected_person_can_allow_more(people: Stage) -> None:
     assert str(asked) == ASK_MORE
 
 
-async def test_someone_whose_access_was_refused_goes_to_nextcloud_again(people: Stage) -> None:
+async def test_a_user_whose_access_was_refused_goes_to_nextcloud_again(people: ConsentSetup) -> None:
     await people.connect()
     old = await people.grant()
     assert old is not None
@@ -227,7 +229,7 @@ async def test_someone_whose_access_was_refused_goes_to_nextcloud_again(people: 
     assert new.credential.version > old.credential.version
 
 
-async def test_nothing_ticked_is_nothing_allowed(people: Stage) -> None:
+async def test_nothing_ticked_is_nothing_allowed(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
 
     for scopes in (frozenset[str](), frozenset({"nothing:read"})):
@@ -251,7 +253,7 @@ async def test_only_what_the_operator_allows_is_stored(tmp_path: Path, template:
     assert grant.permission.scopes == READ
 
 
-async def test_declining_ends_the_consent_request(people: Stage) -> None:
+async def test_declining_ends_the_consent_request(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
@@ -270,7 +272,7 @@ async def test_declining_ends_the_consent_request(people: Stage) -> None:
             await again
 
 
-async def test_without_a_claim_the_mapping_lets_nobody_connect(mapped: Stage) -> None:
+async def test_without_a_claim_the_mapping_lets_no_user_connect(mapped: ConsentSetup) -> None:
     mapped.issuer.userinfo = {"sub": "alice"}
     consent_request, alice = await mapped.ask(), await mapped.browser("alice")
 
@@ -281,7 +283,7 @@ async def test_without_a_claim_the_mapping_lets_nobody_connect(mapped: Stage) ->
 
 
 async def test_a_connected_person_whom_the_mapping_now_gives_another_account_disconnects_first(
-    mapped: Stage,
+    mapped: ConsentSetup,
 ) -> None:
     consent_request, alice = await mapped.ask(), await mapped.browser("alice", nextcloud="alice")
     url = await mapped.allow(consent_request, alice)
@@ -296,7 +298,7 @@ async def test_a_connected_person_whom_the_mapping_now_gives_another_account_dis
     assert grant.permission is None
 
 
-async def test_a_provider_that_cannot_be_asked_leaves_the_consent_request_open(people: Stage) -> None:
+async def test_a_provider_that_cannot_be_asked_leaves_the_consent_request_open(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     people.provider.failure = Unreachable("no connection")
     params = people.provider.confirm(await people.allow(consent_request, alice), "alice")
@@ -309,7 +311,7 @@ async def test_a_provider_that_cannot_be_asked_leaves_the_consent_request_open(p
     assert await people.grant() is not None
 
 
-async def test_signing_out_ends_what_waited_in_that_browser(people: Stage) -> None:
+async def test_signing_out_ends_what_waited_in_that_browser(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
@@ -319,7 +321,7 @@ async def test_signing_out_ends_what_waited_in_that_browser(people: Stage) -> No
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_what_ran_out_is_ended_and_forgotten(people: Stage) -> None:
+async def test_what_ran_out_is_ended_and_forgotten(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     url = await people.allow(consent_request, alice)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
@@ -333,7 +335,7 @@ async def test_what_ran_out_is_ended_and_forgotten(people: Stage) -> None:
     assert await people.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_wrong_codes_are_limited_before_nextcloud_limits_everybody(people: Stage) -> None:
+async def test_wrong_codes_are_limited_before_nextcloud_limits_all_users(people: ConsentSetup) -> None:
     consent_request, alice = await people.ask(), await people.browser()
     codes = ["made-up-by-somebody", "made-up-once-more"]
     for code in codes:
@@ -349,7 +351,7 @@ async def test_wrong_codes_are_limited_before_nextcloud_limits_everybody(people:
     assert ("consent", "refused: the code") in await people.audit()
 
 
-async def test_another_person_can_neither_see_nor_answer_a_consent_request(people: Stage) -> None:
+async def test_another_person_can_neither_see_nor_answer_a_consent_request(people: ConsentSetup) -> None:
     consent_request, bob = await people.ask("alice"), await people.browser("bob")
 
     with pytest.raises(OtherPerson):
@@ -360,7 +362,7 @@ async def test_another_person_can_neither_see_nor_answer_a_consent_request(peopl
     assert await people.state(consent_request) is ElicitationState.PENDING
 
 
-async def test_a_person_ends_one_of_their_browsers_and_no_one_elses(people: Stage) -> None:
+async def test_a_person_ends_one_of_their_browsers_and_no_one_elses(people: ConsentSetup) -> None:
     here, there, bobs = [await people.browser(name) for name in ("alice", "alice", "bob")]
     places = {one.id for one in await people.consent_service.sign_ins(here.who)}
     (bobs_id,) = [one.id for one in await people.consent_service.sign_ins(bobs.who)]

@@ -1,0 +1,1 @@
+"""Bookmarks: addresses in folders, with tags."""

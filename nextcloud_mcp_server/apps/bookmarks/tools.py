@@ -1,0 +1,150 @@
+"""Tools for the Bookmarks app."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from nextcloud_mcp_server.apps.bookmarks.client import Bookmark, BookmarksClient
+from nextcloud_mcp_server.errors import AlreadyExists, InvalidInput, NextcloudError, NotFound
+from nextcloud_mcp_server.nextcloud import file_errors
+from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.ids import Id, TextId
+from nextcloud_mcp_server.nextcloud.top_k import Position
+from nextcloud_mcp_server.tools import pagination
+from nextcloud_mcp_server.tools.arguments import Empty
+from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
+
+bookmarks = Toolset("bookmarks")
+
+#: Bookmarks answers with the texts of the archived pages, too.
+_PAGE: Final = 20
+_FOLDER: Final = re.compile(r"-1|[0-9]{1,18}")
+
+Folders = Annotated[list[TextId] | None, Field(description="The whole list.")]
+
+
+class BookmarkPage(Result):
+    """Bookmarks, the last changed first."""
+
+    bookmarks: list[Bookmark]
+    cursor: str | None = None
+
+
+class BookmarkSaved(Bookmark):
+    """A bookmark as it is now."""
+
+    created: bool
+
+
+class BookmarkDeleted(Result):
+    """What a deleted bookmark held, and how to bring it back."""
+
+    bookmark: Bookmark
+    undo: str
+    note: str | None = None
+
+
+@bookmarks.tool("Find bookmarks", read_only=True)
+@require_provisioning("bookmarks:read")
+async def nc_bookmarks_find_bookmarks(
+    nc: Account,
+    *,
+    query: Annotated[str, Field(description="Words of the address, title, text or tags.")] = "",
+    tags: list[str] | None = None,
+    folder: Annotated[TextId | None, Field(description="-1 is the top one.")] = None,
+    cursor: str | None = None,
+) -> BookmarkPage:
+    """Find the person's bookmarks, or list them, with the etag a change needs; go on with cursor."""
+    filters = (query, tags, folder)
+    start = pagination.start(cursor, *filters)
+    page, skipped = divmod(start, _PAGE)
+    found = await nc.client(BookmarksClient).find(
+        words=query.split(),
+        tags=tags or (),
+        folder=None if folder is None else str(_folder(folder)),
+        limit=_PAGE,
+        page=page,
+    )
+    rows = pagination.fit(found[skipped:])
+    more = len(found) == _PAGE or skipped + len(rows) < len(found)
+    following = pagination.seal(Position.of(start + len(rows), ""), *filters) if rows and more else None
+    return BookmarkPage(bookmarks=rows, cursor=following)
+
+
+@bookmarks.tool("Save a bookmark", destructive=True, repeatable=True)
+@require_provisioning("bookmarks:write")
+async def nc_bookmarks_save_bookmark(
+    nc: Account,
+    *,
+    bookmark_id: Annotated[Id | None, Field(description="To change one; with its etag.")] = None,
+    etag: str | None = None,
+    url: str | None = None,
+    title: str | None = None,
+    description: Annotated[str | None, Empty("takes it off")] = None,
+    tags: Annotated[list[str] | None, Field(description="The whole list.")] = None,
+    folders: Folders = None,
+) -> BookmarkSaved:
+    """Save an address as a bookmark, or change only the given parts of one."""
+    given = {"url": url, "title": title, "description": description, "tags": tags}
+    fields: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if folders is not None:
+        if not folders:
+            raise InvalidInput("'folders' is empty, which would delete the bookmark; -1 is the top folder.")
+        fields["folders"] = [_folder(one) for one in folders]
+    if bookmark_id is None:
+        if url is None or etag is not None:
+            raise InvalidInput(
+                "Send a 'url' to save a bookmark, or the bookmark_id with its etag to change one."
+            )
+        return await _created(nc, url, fields)
+    if etag is None or not fields:
+        raise InvalidInput("Send the 'etag' that nc_bookmarks_find_bookmarks answers, and what to change.")
+    await nc.client(BookmarksClient).current(bookmark_id, etag)
+    return _saved(await nc.client(BookmarksClient).update(bookmark_id, fields), created=False)
+
+
+@bookmarks.tool("Delete a bookmark", destructive=True)
+@require_provisioning("bookmarks:write")
+async def nc_bookmarks_delete_bookmark(nc: Account, bookmark_id: Id, *, etag: str) -> BookmarkDeleted:
+    """Delete a bookmark from all its folders; the answer says how to bring it back."""
+    client = nc.client(BookmarksClient)
+    bookmark = await client.current(bookmark_id, etag)
+    if not bookmark.folders:
+        raise NotFound("That bookmark is in the trash of Bookmarks already.")
+    undo = "nc_bookmarks_save_bookmark with this url, title, description, tags and folders brings it back."
+    for place, folder in enumerate(bookmark.folders):
+        try:
+            await client.trash(bookmark, folder)
+        except NextcloudError as error:
+            if place == 0 or isinstance(error, file_errors.OF_ACCESS):
+                raise
+            left = ", ".join(bookmark.folders[place:])
+            note = f"It is gone from some folders, but not from {left}{file_errors.perhaps(error)}: {error}"
+            return BookmarkDeleted(bookmark=bookmark, undo=undo, note=note)
+    return BookmarkDeleted(bookmark=bookmark, undo=undo)
+
+
+async def _created(nc: Account, url: str, fields: dict[str, object]) -> BookmarkSaved:
+    """Create a bookmark whose address is not there yet; Bookmarks would change the one that has it."""
+    client = nc.client(BookmarksClient)
+    if (there := await client.by_url(url)) is not None:
+        raise AlreadyExists(
+            f"That address is saved already, as the bookmark {there.id}. Call nc_bookmarks_find_bookmarks for its "
+            "etag, then change it with its bookmark_id."
+        )
+    if "title" in fields:
+        # With both, Nextcloud does not have to open the page before it answers.
+        fields = {"description": "", **fields}
+    return _saved(await client.create(fields), created=True)
+
+
+def _saved(bookmark: Bookmark, *, created: bool) -> BookmarkSaved:
+    return BookmarkSaved.model_construct(**dict(bookmark), created=created)
+
+
+def _folder(text: str) -> int:
+    if _FOLDER.fullmatch(text) is None:
+        raise InvalidInput('A folder is a number as nc_bookmarks_find_bookmarks answers it, such as "-1".')
+    return int(text)
