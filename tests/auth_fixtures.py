@@ -14,12 +14,16 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
+from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
+from nextcloud_mcp_server.auth.consent.service import ConsentService
+from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.auth.scopes import SCOPES
-from nextcloud_mcp_server.errors import ElicitationRequired
+from nextcloud_mcp_server.errors import ElicitationRequired, ElicitationUnknown
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -34,6 +38,7 @@ from nextcloud_mcp_server.storage.records import (
     Elicitation,
     Grant,
     Permission,
+    SignedIn,
 )
 
 NEXTCLOUD = "http://nextcloud.test"
@@ -98,6 +103,7 @@ class Process:
     nextcloud: Nextcloud
     provider: LoginFlowProvider
     provisioning: Provisioning
+    consent_service: ConsentService
     outbox: Outbox
     audit: AuditLog
     poller: Poller
@@ -113,6 +119,29 @@ class Process:
             assert found is not None
             return found
         raise AssertionError("nothing was asked")
+
+    @property
+    def user(self) -> SignedIn:
+        """The one user, who need not sign in."""
+        user = self.consent_service.implicit_user
+        assert user is not None
+        return user
+
+    async def view(self, elicitation_id: str) -> ConsentRequest | None:
+        """Look at a consent request on its page; None for an unknown link."""
+        try:
+            return await self.consent_service.view(elicitation_id, self.user)
+        except ElicitationUnknown:
+            return None
+
+    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
+        """Tick scopes on the page, and press Allow."""
+        assert await self.consent_service.allow(elicitation_id, self.user, "", scopes) is None
+        return await self.consent_service.view(elicitation_id, self.user)
+
+    async def decline(self, elicitation_id: str) -> None:
+        """Press the other button."""
+        await self.consent_service.decline(elicitation_id, self.user)
 
     async def grant(self, caller: Caller) -> Grant | None:
         return await self.database.grants.find(caller.principal, caller.client_id)
@@ -164,6 +193,17 @@ class ProcessHost:
         )
         outbox = Outbox(database, provider, clock=self.clock, within=person)
         audit = AuditLog(database, clock=self.clock)
+        consent_service = ConsentService(
+            database,
+            provisioning,
+            None,
+            None,
+            outbox=outbox,
+            policy=policy,
+            exchange_limiter=ExchangeLimiter(database, clock=self.clock),
+            clock=self.clock,
+            on_changed=lambda: None,
+        )
         poller = Poller(
             database,
             provider,
@@ -176,7 +216,18 @@ class ProcessHost:
         accounts = GrantedAccounts(
             database, nextcloud, provisioning, outbox, audit, monotonic=self.clock.seconds
         )
-        return Process(database, nextcloud, provider, provisioning, outbox, audit, poller, accounts, finished)
+        return Process(
+            database,
+            nextcloud,
+            provider,
+            provisioning,
+            consent_service,
+            outbox,
+            audit,
+            poller,
+            accounts,
+            finished,
+        )
 
     def confirm(self, name: str = "alice", *, flow: int | None = -1) -> str:
         """Grant access at Nextcloud, in a login flow or outside any; return the app password."""
@@ -188,7 +239,7 @@ class ProcessHost:
     async def connect(self, process: Process, scopes: frozenset[str] = READ) -> str:
         """Complete one consent request, and return the app password."""
         consent_request = await process.ask(self.caller, scopes)
-        await process.provisioning.approve(consent_request.id, scopes)
+        await process.approve(consent_request.id, scopes)
         secret = self.confirm()
         self.clock.forward(2)
         await process.poller.turn()

@@ -21,8 +21,8 @@ from nextcloud_mcp_server.auth.builtin.page_sign_in import PageSignIn
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
-from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller
@@ -107,7 +107,7 @@ class AuthorizationFixture:
     provider: Nextclouds
     internet: Internet
     database: Database
-    provisioning: MultiUserProvisioning
+    provisioning: Provisioning
     outbox: Outbox
     tokens: Tokens
     clients: Looking
@@ -230,9 +230,7 @@ async def open_authorization(
         app_passwords = LoginFlowProvider(
             Nextcloud(NextcloudUrl.parse(NEXTCLOUD), line), database, clock=clock
         )
-        provisioning = MultiUserProvisioning(
-            database, app_passwords, policy, clock=clock, on_finished=on_finished
-        )
+        provisioning = Provisioning(database, app_passwords, policy, clock=clock, on_finished=on_finished)
         outbox = Outbox(
             database, app_passwords, clock=clock, within=None, redirects={provider.name: provider}
         )

@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import asked

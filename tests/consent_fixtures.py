@@ -14,10 +14,10 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.oidc_sign_in import SignIn
+from nextcloud_mcp_server.auth.consent.policy import Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, Identity, Note, OrphanedTokens
-from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.discovery import Discovery
 from nextcloud_mcp_server.auth.jwks import KeySet
@@ -180,7 +180,7 @@ class ConsentSetup:
     issuer: Issuer
     provider: Nextclouds
     database: Database
-    provisioning: MultiUserProvisioning
+    provisioning: Provisioning
     outbox: Outbox
     poller: Poller
     sign_in: SignIn
@@ -341,9 +341,7 @@ async def open_consent_service(
         stack.push_async_callback(line.aclose)
         nextcloud = Nextcloud(NextcloudUrl.parse(NEXTCLOUD), line)
         app_passwords = LoginFlowProvider(nextcloud, database, clock=clock)
-        provisioning = MultiUserProvisioning(
-            database, app_passwords, policy, clock=clock, on_finished=on_finished
-        )
+        provisioning = Provisioning(database, app_passwords, policy, clock=clock, on_finished=on_finished)
         outbox = Outbox(
             database, app_passwords, clock=clock, within=None, redirects={provider.name: provider}
         )

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.demo.wire_client import StatelessClient
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_urlsafe
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -16,14 +17,16 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from nextcloud_mcp_server.auth.builtin.authorization import Authorization
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.consent.oidc_sign_in import SignIn
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME, Policy
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME, Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.service import ConsentService
+from nextcloud_mcp_server.auth.consent.sign_in_flow import SignInFlow
 from nextcloud_mcp_server.auth.discovery import Discovery
 from nextcloud_mcp_server.auth.jwks import KeySet
 from nextcloud_mcp_server.auth.oauth_client import OAuthClient
@@ -33,6 +36,7 @@ from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import (
@@ -44,7 +48,6 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
     SignedIn,
 )
-from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import multi_user_routes
 from tests.auth_fixtures import Clock, Network, page_url, small_sandbox
@@ -78,7 +81,7 @@ class MultiUserPages:
     """Users with accounts and browsers, and the consent service behind their pages.
 
     With `maps` the identity provider names each user's account; with `follows` it does so, and users confirm in
-    login flows. Either may be changed while the server runs.
+    login flows. Either may be changed while the server runs. `people` is the issuer of the users' ids.
     """
 
     clock: Clock
@@ -86,6 +89,7 @@ class MultiUserPages:
     sandbox: Sandbox
     network: Network
     database: Database
+    keys: KeyRing
     outbox: Outbox
     provider: NextcloudOAuth2
     app_passwords: LoginFlowProvider
@@ -95,6 +99,7 @@ class MultiUserPages:
     nextcloud: str
     new_sign_in: Callable[[str | None], SignIn]
     authorization_endpoint: dict[str, str]
+    people: str = ISSUER
     maps: bool = False
     follows: bool = False
     names: dict[str, str] = field(default_factory=dict[str, str])
@@ -107,8 +112,8 @@ class MultiUserPages:
         return Policy(self.nextcloud, NEXTCLOUD_HOST, self.bound, page_url)
 
     @property
-    def _provisioning(self) -> MultiUserProvisioning:
-        return MultiUserProvisioning(
+    def _provisioning(self) -> Provisioning:
+        return Provisioning(
             self.database, self.app_passwords, self._policy, clock=self.clock, on_finished=_nobody_waits
         )
 
@@ -116,11 +121,15 @@ class MultiUserPages:
         claim = "preferred_username" if self.maps or self.follows else None
         if claim not in self._sign_ins:
             self._sign_ins[claim] = self.new_sign_in(claim)
+        return self.consent_service(self._sign_ins[claim], None if self.follows else self.provider)
+
+    def consent_service(self, sign_in: SignInFlow[Any], provider: NextcloudOAuth2 | None) -> ConsentService:
+        """Build the service for users who sign in this way."""
         return ConsentService(
             self.database,
             self._provisioning,
-            self._sign_ins[claim],
-            None if self.follows else self.provider,
+            sign_in,
+            provider,
             outbox=self.outbox,
             policy=self._policy,
             exchange_limiter=ExchangeLimiter(self.database, clock=self.clock),
@@ -129,20 +138,31 @@ class MultiUserPages:
             tokens=self.tokens,
         )
 
+    def application(self, settings: WebConfig | None = None) -> ASGIApp:
+        """Build the application as the server does."""
+        return application(self.ready, settings, clock=self.clock)
+
     # Users and what they have
 
     def person(self, name: str) -> SignedIn:
         """Return a user who is signed in here."""
         now, uid = self.clock(), name if self.maps or self.follows else None
         shown = self.names.get(name, name.title())
-        return SignedIn(Principal(ISSUER, name), shown, uid, now, now + timedelta(minutes=15))
+        return SignedIn(self._principal(name), shown, uid, now, now + timedelta(minutes=15))
+
+    def _principal(self, name: str) -> Principal:
+        return Principal(self.people, name)
+
+    def map_accounts(self) -> None:
+        """Let the identity provider name each user's account from now on."""
+        self.maps = True
 
     def call(self, name: str, shown: str) -> None:
         """Give a user a display name, at the identity provider and in Nextcloud."""
         self.names[name] = shown
         self._user(name).display_name = shown
 
-    def _user(self, uid: str):  # noqa: ANN202 - the sandbox's own
+    def _user(self, uid: str) -> User:
         known = self.sandbox.state.users.get(uid)
         return known or self.sandbox.add_user(uid, display_name=self.names.get(uid, uid.title()))
 
@@ -175,7 +195,7 @@ class MultiUserPages:
             await self.refuse_credential(owner)
         with self.statements.unheard():
             elicitation, _ = await self.database.elicitations.open(
-                principal=Principal(ISSUER, owner),
+                principal=self._principal(owner),
                 client_id=asking,
                 client_name=client_name,
                 kind="page",
@@ -215,7 +235,7 @@ class MultiUserPages:
         uid: str = "",
     ) -> None:
         """Connect a user's client, with what it did; the user's account is `uid`, or named like the user."""
-        who, at = Principal(ISSUER, owner), granted_at or self.clock() - timedelta(days=100)
+        who, at = self._principal(owner), granted_at or self.clock() - timedelta(days=100)
         uid = uid or self.connected.get(owner, owner)
         secret = self._app_password(owner)
         now, hidden = self.clock(), SecretStr(secret)
@@ -265,7 +285,7 @@ class MultiUserPages:
         """Give a user's client tokens of this server; it is connected, too."""
         if (owner, client_id) not in self.clients:
             await self.client(owner, client_id, name=name)
-        now, who = self.clock(), Principal(ISSUER, owner)
+        now, who = self.clock(), self._principal(owner)
         with self.statements.unheard():
             self.clock.moment = last_used_at
             grant = code_grant(who, client_id=client_id)
@@ -295,7 +315,7 @@ class MultiUserPages:
     async def disconnect(self, owner: str = "alice") -> None:
         """End a user's connection; their account may be another one afterwards."""
         with self.statements.unheard():
-            who = Principal(ISSUER, owner)
+            who = self._principal(owner)
             audit = AuditEntry(self.clock(), who, "", "disconnect", "done")
             await self.database.grants.disconnect(who, audit=audit)
 
@@ -304,7 +324,8 @@ class MultiUserPages:
         empty(self.file)
         for name in list(self.names):
             self.call(name, name.title())
-        for kept in (self.ids, self.names, self.statements.seen, self.issuer.asked, self.network.asked):
+        self.statements.reset()
+        for kept in (self.ids, self.names, self.issuer.asked, self.network.asked):
             kept.clear()
         state = self.sandbox.state
         state.login_flows.clear()
@@ -312,7 +333,7 @@ class MultiUserPages:
         for throttle in (self.sandbox.throttle, self.sandbox.token_throttle):
             throttle.reset("127.0.0.1")
         self.maps = self.follows = False
-        self.bound, self.statements.fault, self.clock.moment = frozenset(IN_ORDER), None, START
+        self.bound, self.clock.moment = frozenset(IN_ORDER), START
         self.issuer.metadata.clear()
         self.issuer.metadata |= self.authorization_endpoint
         self._sign_ins.clear()
@@ -325,6 +346,10 @@ class MultiUserPages:
         """Confirm in Nextcloud as a user; return the code that the browser brings back."""
         (client,) = self.sandbox.state.oauth_clients
         return self.sandbox.state.new_oauth_grant(self._user(uid), client, login_name=uid).code
+
+    def confirmed_at(self, url: str, uid: str) -> Params:
+        """Confirm at Nextcloud's page as a user; return the query of the callback."""
+        return {"state": [state_of(url)], "code": [self.code(uid)]}
 
     def signed_in_at(self, url: str, name: str) -> Params:
         """Sign in at the identity provider as a user; return the query of the callback."""
@@ -440,6 +465,15 @@ class MultiUserPages:
         return (hash_of(code),) in run_sql(self.file, "SELECT code_hash FROM spent_codes")
 
 
+def fails_with(error: Exception) -> Fault:
+    """Return a fault that is the same for each request."""
+
+    def fail(_: httpx2.Request) -> Exception:
+        return error
+
+    return fail
+
+
 def _raised(fault: Exception | httpx2.Response | None) -> httpx2.Response | None:
     if isinstance(fault, Exception):
         raise fault
@@ -505,6 +539,7 @@ async def open_multi_user_pages(
             sandbox=sandbox,
             network=network,
             database=database,
+            keys=keys,
             outbox=Outbox(
                 database, app_passwords, clock=clock, within=None, redirects={provider.name: provider}
             ),
@@ -536,7 +571,7 @@ def application(
     *,
     clock: Callable[[], datetime],
     keys: Sequence[bytes] = (),
-    authorizations: Callable[[], Awaitable[Authorizations]] | None = None,
+    authorizations: Callable[[], Awaitable[Authorization]] | None = None,
 ) -> ASGIApp:
     """Build the application as the server does; with `authorizations` it is an authorization server."""
     methods = ["GET", "POST", "DELETE"]
@@ -559,10 +594,8 @@ def browser_of(
     consent_service: MultiUserPages, settings: WebConfig | None = None, **headers: str
 ) -> httpx2.AsyncClient:
     """Return a browser: it keeps cookies, requests pages, and sends the origin of its forms."""
-    app = application(consent_service.ready, settings, clock=consent_service.clock)
-    return httpx2.AsyncClient(
-        transport=httpx2.ASGITransport(app), base_url=ORIGIN, headers=USUAL_HEADERS | headers
-    )
+    transport = httpx2.ASGITransport(consent_service.application(settings))
+    return httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=USUAL_HEADERS | headers)
 
 
 async def sign_in(browser: httpx2.AsyncClient, consent_service: MultiUserPages, name: str = "alice") -> str:

@@ -15,7 +15,8 @@ from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import WAIT_SECONDS, Broker
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.scopes import SCOPES

@@ -8,7 +8,8 @@ import anyio
 
 from nextcloud_mcp_server.auth.accounts import Accounts
 from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.composition import open_services
 from nextcloud_mcp_server.server.modes.personal import Personal

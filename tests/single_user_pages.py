@@ -16,14 +16,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME, Provisioning
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
+from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
-from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
 from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
-from nextcloud_mcp_server.web.single_user_consent import NothingToAllow, SingleUserConsent
 from tests.auth_fixtures import NEXTCLOUD, Clock, Process, ProcessHost, open_stage, page_url, small_sandbox
 from tests.clients_fixtures import IN_ORDER
 
@@ -41,7 +41,19 @@ class Statements:
     seen: list[str] = field(default_factory=list[str])
     #: Raised in place of running the next statement: a bug, at a place that no code expects.
     fault: Exception | None = None
+    #: Only a statement with this text is not run.
+    fault_at: str = ""
+    transactions: int = 0
     _hears: bool = True
+
+    def reset(self) -> None:
+        """Forget what was heard, and raise nothing any more."""
+        self.seen.clear()
+        self.fault, self.fault_at, self.transactions = None, "", 0
+
+    def touch(self, table: str) -> bool:
+        """Tell whether a statement names a table."""
+        return any(table in statement for statement in self.seen)
 
     @property
     def changes(self) -> list[str]:
@@ -57,11 +69,15 @@ class Statements:
         finally:
             self._hears = before
 
+    def begin(self, _: object) -> None:
+        if self._hears:
+            self.transactions += 1
+
     def hear(self, _: object, __: object, statement: str, *___: object) -> None:
         if not self._hears:
             return
         self.seen.append(statement)
-        if self.fault is not None:
+        if self.fault is not None and self.fault_at in statement:
             raise self.fault
 
 
@@ -69,11 +85,14 @@ class Statements:
 def heard() -> Generator[Statements]:
     """Record the statements of all databases."""
     statements = Statements()
-    event.listen(Engine, "before_cursor_execute", statements.hear)
+    heard_of = {"before_cursor_execute": statements.hear, "begin": statements.begin}
+    for name, hear in heard_of.items():
+        event.listen(Engine, name, hear)
     try:
         yield statements
     finally:
-        event.remove(Engine, "before_cursor_execute", statements.hear)
+        for name, hear in heard_of.items():
+            event.remove(Engine, name, hear)
 
 
 @dataclass
@@ -90,8 +109,8 @@ class SingleUserPages:
     def __post_init__(self) -> None:
         self._usual = self.process
 
-    async def ready(self) -> Provisioning:
-        return self.process.provisioning
+    async def ready(self) -> ConsentService:
+        return self.process.consent_service
 
     @property
     def clock(self) -> Clock:
@@ -173,7 +192,7 @@ class SingleUserPages:
             if (await self.state(elicitation_id)).final:
                 return
             if await self.process.database.login_flows.find(elicitation_id) is None:
-                await self.process.provisioning.approve(elicitation_id, frozenset({"notes:read"}))
+                await self.process.approve(elicitation_id, frozenset({"notes:read"}))
             if (await self.state(elicitation_id)).final:
                 return
             token = (await self.login_url(elicitation_id)).rpartition("/")[2]
@@ -204,7 +223,7 @@ class SingleUserPages:
 
     async def decline(self, elicitation_id: str) -> None:
         with self.statements.unheard():
-            await self.process.provisioning.decline(elicitation_id)
+            await self.process.decline(elicitation_id)
 
     async def fail(self, elicitation_id: str, error: str) -> None:
         await self.end(elicitation_id, ElicitationState.FAILED, error=error)
@@ -212,11 +231,12 @@ class SingleUserPages:
     def forget(self) -> None:
         """Reset everything, so that the next test begins with an empty database."""
         empty(self.stage.folder / "state.db")
-        for kept in (self.ids, self.statements.seen, self.stage.network.asked):
-            kept.clear()
+        self.statements.reset()
+        self.ids.clear()
+        self.stage.network.asked.clear()
         self.stage.sandbox.state.login_flows.clear()
         self.stage.sandbox.state.app_passwords.clear()
-        self.process, self.statements.fault = self._usual, None
+        self.process = self._usual
         self.clock.moment = Clock().moment
         self.break_network(None)
 
@@ -274,8 +294,8 @@ async def broken(_request: Request) -> PlainTextResponse:
     raise NextcloudMcpError("This route always fails.")
 
 
-async def _nothing() -> SingleUserConsent:
-    return NothingToAllow()
+async def _nothing() -> ConsentService:
+    raise ElicitationUnknown("Nothing is stored here.")
 
 
 def application(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from nextcloud_mcp_server.auth.consent.provisioning import Policy
+from nextcloud_mcp_server.auth.consent.policy import Policy
 from nextcloud_mcp_server.auth.consent.views import (
     AccountView,
     ClientView,

@@ -83,9 +83,10 @@ class BackChannelLogout:
             IssuerUnavailable: The issuer's keys could not be fetched.
             StorageError: The logout could not be stored, so nothing has ended.
         """
-        header = jwt_check.read_header(token)
+        signed = jwt_check.signed_token(token)
+        header = jwt_check.read_header(signed)
         claims = jwt_check.decode(
-            token,
+            signed,
             await self._keyset.key(header.kid, header.alg),
             issuer=self._issuer,
             audience=self._client_id,

@@ -44,10 +44,11 @@ class IdTokenCheck:
         """
         token = id_token.get_secret_value()
         try:
-            header = jwt_check.read_header(token)
+            signed = jwt_check.signed_token(token)
+            header = jwt_check.read_header(signed)
             key = await self._keyset.key(header.kid, header.alg)
             claims = jwt_check.decode(
-                token,
+                signed,
                 key,
                 issuer=issuer,
                 audience=self._client_id,

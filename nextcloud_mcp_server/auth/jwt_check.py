@@ -9,6 +9,7 @@ import math
 from base64 import urlsafe_b64decode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from jwt import PyJWK, PyJWTError
@@ -45,20 +46,54 @@ class Header:
     typ: str
 
 
-def looks_signed(token: str) -> bool:
-    """Tell whether a text has the form of a JWT: three parts, the first of them a JSON object."""
-    return _header(token) is not None
+class SignedToken:
+    """A text in the form of a JWT; header and claims are parsed once, and not verified."""
+
+    def __init__(self, text: str, header: Mapping[str, Any]) -> None:
+        self.text = text
+        self.header = header
+
+    @classmethod
+    def parse(cls, text: str) -> "SignedToken | None":
+        """Parse a text; None unless it has three parts, the first of them a JSON object."""
+        header = _header(text)
+        return None if header is None else cls(text, header)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """The claims, before they are verified.
+
+        Raises:
+            TokenRefused: They cannot be read.
+        """
+        try:
+            claims = _part(self.text, 1)
+        except ValueError:
+            claims = None
+        if not isinstance(claims, dict):
+            raise TokenRefused("The token's claims cannot be read.")
+        return cast("dict[str, Any]", claims)
 
 
-def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
+def signed_token(text: str) -> SignedToken:
+    """Parse a token.
+
+    Raises:
+        TokenRefused: It is no JWT.
+    """
+    token = SignedToken.parse(text)
+    if token is None:
+        raise TokenRefused("The token is not a signed JWT.")
+    return token
+
+
+def read_header(token: SignedToken, *, algorithms: Collection[str] = ALGORITHMS) -> Header:
     """Read the header of a token that is not verified yet.
 
     Raises:
-        TokenRefused: The token is no JWT, or its header names something unsupported.
+        TokenRefused: Its header names something unsupported.
     """
-    header = _header(token)
-    if header is None:
-        raise TokenRefused("The token is not a signed JWT.")
+    header = token.header
     alg, kid, typ = header.get("alg"), header.get("kid"), header.get("typ", "")
     if not isinstance(alg, str) or alg not in algorithms or alg not in ALGORITHMS:
         raise TokenRefused("The token is signed with an algorithm that is not accepted.")
@@ -71,23 +106,8 @@ def read_header(token: str, *, algorithms: Collection[str] = ALGORITHMS) -> Head
     return Header(alg, kid, typ.lower().removeprefix("application/"))
 
 
-def read_unverified(token: str) -> Claims:
-    """Read the claims of a token that is not verified yet, to find the issuer whose key verifies it.
-
-    Raises:
-        TokenRefused: The claims cannot be read.
-    """
-    try:
-        claims = _part(token, 1)
-    except ValueError:
-        claims = None
-    if not isinstance(claims, dict):
-        raise TokenRefused("The token's claims cannot be read.")
-    return cast("dict[str, Any]", claims)
-
-
 def decode(
-    token: str,
+    token: SignedToken,
     key: PyJWK,
     *,
     issuer: str,
@@ -111,10 +131,10 @@ def decode(
     if header.alg != key.algorithm_name:
         raise TokenRefused("The token's algorithm does not go with its key.")
     try:
-        _JWS.decode_complete(token, key, algorithms=[header.alg])
+        _JWS.decode_complete(token.text, key, algorithms=[header.alg])
     except PyJWTError:
         raise TokenRefused("The token's signature does not fit.") from None
-    claims = read_unverified(token)
+    claims = token.claims
     check_claims(claims, issuer=issuer, audience=audience, now=now, leeway_seconds=leeway_seconds)
     return claims
 

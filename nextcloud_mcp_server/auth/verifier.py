@@ -14,12 +14,11 @@ from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.auth.jwt_check import (
     LEEWAY_SECONDS,
     Claims,
+    SignedToken,
     check_audience,
     check_times,
     decode,
-    looks_signed,
     read_header,
-    read_unverified,
 )
 from nextcloud_mcp_server.auth.principal import is_unverified
 from nextcloud_mcp_server.errors import TokenRefused
@@ -88,8 +87,9 @@ class Verifier:
             IssuerUnavailable: The token cannot be verified now; the request must be refused.
             ConfigurationError: The token can never be verified with these settings.
         """
-        if looks_signed(token):
-            return await self._signed(token)
+        signed = SignedToken.parse(token)
+        if signed is not None:
+            return await self._signed(signed)
         if self._introspection is None or "." in token:
             # Encrypted tokens (RFC 7516) have dots too.
             raise TokenRefused("The token is not a signed JWT.")
@@ -100,10 +100,10 @@ class Verifier:
         if self._introspection is not None:
             self._introspection.forget()
 
-    async def _signed(self, token: str) -> Bearer:
+    async def _signed(self, token: SignedToken) -> Bearer:
         config = self._config
         header = read_header(token, algorithms=config.algorithms)
-        issuer = read_unverified(token).get("iss")
+        issuer = token.claims.get("iss")
         keys = self._issuers.get(issuer) if isinstance(issuer, str) else None
         if keys is None or not isinstance(issuer, str):
             raise TokenRefused("The token is of another issuer.")

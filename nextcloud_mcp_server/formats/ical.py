@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final, Union
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import vcard
-from nextcloud_mcp_server.formats.vcard import fold, unescape
+from nextcloud_mcp_server.formats import content_line
+from nextcloud_mcp_server.formats.content_line import fold, newline_of, unescape, unfold
 
 #: Enough of an object to see its line ends.
 _FIRST_LINE: Final = 75
@@ -18,7 +18,6 @@ _FIRST_LINE: Final = 75
 _LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*(?:\n[ \t][^\n]*)*\n)")
 _NAME = re.compile(r"\s*([A-Za-z0-9-]+)[;:]")
 _HEAD = re.compile(r'(?:"[^"]*"|[^":])*:')
-_FOLDS = re.compile(r"\r?\n[ \t]")
 _PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";])*)')
 #: Deeper than any real object: an alarm in an event in a calendar.
 _DEEPEST: Final = 8
@@ -50,7 +49,7 @@ class Line:
     def _split(self) -> tuple[str, str]:
         if self._parts is None:
             raw = self.raw
-            plain = (_FOLDS.sub("", raw) if "\n" in raw[:-1] else raw).strip("\r\n")
+            plain = unfold(raw)
             head, _, value = plain.partition(":")
             if '"' in head and (found := _HEAD.match(plain)):
                 head, value = found[0][:-1], plain[found.end() :]
@@ -232,15 +231,9 @@ def escape(text: str) -> str:
     """
     if _CONTROLS.search(text):
         raise errors.InvalidInput("A text for a calendar cannot hold control characters: send it without.")
-    return vcard.escape(text)
+    return content_line.escape(text)
 
 
 def texts(line: Line) -> list[str]:
     """Parse a list of texts, such as the categories."""
-    parts = re.findall(r"((?:\\.|[^,\\])+)", line.value, re.DOTALL)
-    return [text for part in parts if (text := unescape(part).strip())]
-
-
-def newline_of(text: str) -> str:
-    """Return the line end that a text uses."""
-    return "\n" if "\n" in text and "\r\n" not in text else "\r\n"
+    return [text for part in content_line.split(line.value, ",") if (text := unescape(part).strip())]

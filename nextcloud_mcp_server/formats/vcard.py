@@ -12,14 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: The maximum length of a line before it is folded, in bytes (RFC 6350 §3.2).
-_FOLD: Final = 75
+from nextcloud_mcp_server.formats.content_line import escape, fold, newline_of, split, unescape, unfold
+
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+\Z")
-_FOLDS = re.compile(r"\r?\n[ \t]")
 _HEAD = re.compile(r'\s*(?:([\w-]+)\.)?([\w-]+)((?:;(?:"[^"\r\n]*"|[^":;])*)*):', re.ASCII)
 _PARAMETER = re.compile(r';((?:"[^"]*"|[^";])*)')
 _PARTS = re.compile(r'"([^"]*)"|([^",]+)')
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 #: A soft line break in quoted-printable (RFC 2045 §6.7).
 _SOFT_BREAK = re.compile(r"=[ \t]*\r?\n")
 _LABEL: Final = "X-ABLABEL"
@@ -51,13 +49,13 @@ class Line:
     @classmethod
     def read(cls, raw: str) -> "Line":
         """Parse a line."""
-        plain = _FOLDS.sub("", raw).rstrip("\r\n")
+        plain = unfold(raw)
         found = _HEAD.match(plain)
         if found is None:
             return cls(raw)
         if _PRINTABLE in found[0].upper():
             # Such a line is continued after a `=`; white space at the start of the next line belongs to the value.
-            plain = _FOLDS.sub("", _SOFT_BREAK.sub("", raw)).rstrip("\r\n")
+            plain = unfold(_SOFT_BREAK.sub("", raw))
         return cls(raw, found[0], found[1] or "", found[2].upper(), plain[found.end() :])
 
     @property
@@ -170,7 +168,7 @@ class VCard:
     @classmethod
     def read(cls, text: str) -> "VCard":
         """Parse a card; accepts malformed ones."""
-        newline = "\n" if "\n" in text and "\r\n" not in text else "\r\n"
+        newline = newline_of(text)
         if text and not text.endswith("\n"):
             # White space at the end of a property's text may be missing, and with it the end of the last line.
             text += newline
@@ -254,34 +252,6 @@ class VCard:
 
     def _written(self, head: str, value: str) -> Line:
         return Line.read(fold(head + value, self._newline))
-
-
-def escape(text: str) -> str:
-    """Escape a text for use as a value."""
-    text = text.replace("\\", "\\\\").replace(",", "\\,").replace(";", "\\;")
-    return re.sub(r"\r\n|\r|\n", r"\\n", text)
-
-
-def unescape(value: str) -> str:
-    """Return the text of an escaped value."""
-    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
-
-
-def split(value: str, separator: str) -> list[str]:
-    """Split a value at unescaped separators."""
-    return re.findall(rf"(?:^|{separator})((?:\\.|[^{separator}\\]|\\\Z)*)", value, re.DOTALL)
-
-
-def fold(text: str, newline: str) -> str:
-    """Return a line, folded at the maximum length."""
-    parts: list[str] = []
-    data, limit = text.encode(), _FOLD
-    while len(data) > limit:
-        # A character that would be split moves to the next line.
-        part = data[:limit].decode(errors="ignore")
-        parts.append(part)
-        data, limit = data[len(part.encode()) :], _FOLD - 1
-    return f"{newline} ".join([*parts, data.decode()]) + newline
 
 
 def _logical(text: str) -> Iterable[str]:

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.auth.consent.login_flow import Poller as LoginFlowPoller
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -33,10 +34,10 @@ from nextcloud_mcp_server.server.services import (
     Services,
     nextcloud_url_of,
     open_database,
-    open_key_ring,
     open_pool_of,
     policy_of,
     public_url_of,
+    sub_keys,
 )
 from nextcloud_mcp_server.tools.apps import apps_of
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
@@ -73,7 +74,7 @@ def _services(mode: Mode[Any], database: "Database", nextcloud: Nextcloud, pendi
     redirect = mode.redirect_provider(nextcloud)
     redirects = {} if redirect is None else {redirect.name: redirect}
     login_flow = LoginFlowProvider(nextcloud, database, clock=clock)
-    provisioning = mode.provisioning(
+    provisioning = Provisioning(
         database, login_flow, policy, clock=clock, on_finished=pending.finish, within=person
     )
     outbox = Outbox(database, login_flow, clock=clock, within=person, redirects=redirects)
@@ -217,7 +218,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         specs,
         state,
         Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds),
-        state_keys=lambda: open_key_ring(settings).derive("request-state"),
+        state_keys=sub_keys(settings, "request-state"),
         update_seconds=settings.update_seconds,
     )
     return ServerParts(mode, mcp, state, lazy, pending, availability, poller)

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import ConfigurationError

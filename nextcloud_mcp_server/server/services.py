@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,8 +19,9 @@ import httpx2
 from nextcloud_mcp_server.auth.accounts import Accounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.broker import Broker
+from nextcloud_mcp_server.auth.consent.policy import Policy
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Policy, Provisioning
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -107,6 +109,14 @@ def open_key_ring(settings: Settings) -> "KeyRing":
             "made the key that seals what is stored: %s; keep it with your backups", settings.key_file
         )
     return KeyRing.parse(texts)
+
+
+def sub_keys(settings: Settings, purpose: str) -> Callable[[], Sequence[bytes]]:
+    """Return a function that reads the key ring and derives sub-keys at its first call only.
+
+    That is at the first request that needs them, since the keys are created with the database.
+    """
+    return cache(lambda: open_key_ring(settings).derive(purpose))
 
 
 def nextcloud_url_of(settings: Settings) -> NextcloudUrl:

@@ -1,6 +1,7 @@
 """Opens the database: its kind, its schema, its repositories."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ class Database:
 
     def __init__(self, engine: AsyncEngine, transactions: Transactions, *, listen: Listen | None) -> None:
         self._engine = engine
+        self._transactions = transactions
         #: Receives notifications of consent requests that other processes end; None if they can only be polled.
         self.listen = listen
         self.elicitations = ElicitationRepository(transactions)
@@ -80,6 +82,10 @@ class Database:
             raise
         transactions = Transactions(engine, backend, keys=keys, clock=clock)
         return cls(engine, transactions, listen=backend.listen)
+
+    def one_reading(self) -> AbstractAsyncContextManager[None]:
+        """Let all queries of a block be one transaction; the block waits for nothing but the database."""
+        return self._transactions.one_reading()
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 from pydantic import SecretStr
@@ -271,6 +271,14 @@ class GrantRequest:
     nonce: SecretStr | None
     created_at: datetime
     expires_at: datetime
+
+
+class Held(Enum):
+    """What became of a pending grant: it waits for its user, is discarded already, or was not stored."""
+
+    WAITS = auto()
+    DISCARDED = auto()
+    NOT_STORED = auto()
 
 
 @dataclass(frozen=True, slots=True)

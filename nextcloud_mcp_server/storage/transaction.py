@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Protocol
 
@@ -74,14 +75,33 @@ class Transactions:
         # waiting callers some are passed over until their time limit. This queue is fair; one connection is
         # reserved for the writer.
         self._places = anyio.Semaphore(backend.connections - 1)
+        self._joined: ContextVar[AsyncConnection | None] = ContextVar("joined", default=None)
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:
-        """Yield a connection for one query."""
+        """Yield a connection for one query; within `one_reading` the one of that block."""
+        joined = self._joined.get()
+        if joined is not None:
+            with translated(self._advice):
+                yield joined
+            return
         async with self._places:
             with translated(self._advice), anyio.CancelScope(shield=True):
                 async with self._reader.connect() as connection:
                     yield connection
+
+    @asynccontextmanager
+    async def one_reading(self) -> AsyncGenerator[None]:
+        """Let all queries of this block use one connection, in one transaction.
+
+        The block must not wait for anything but the database.
+        """
+        async with self.reading() as connection:
+            joined = self._joined.set(connection)
+            try:
+                yield
+            finally:
+                self._joined.reset(joined)
 
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:

@@ -7,8 +7,10 @@ from urllib.parse import urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.auth.builtin.authorization import Authorization
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, ReturnToClient
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import SignInCancelled
+from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.scopes import shorten
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
@@ -17,10 +19,8 @@ from nextcloud_mcp_server.errors import (
     NotAMember,
     SignInRefused,
 )
-from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
-from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
@@ -40,7 +40,7 @@ class AuthorizePages:
 
     def __init__(
         self,
-        authorizations: Callable[[], Awaitable[Authorizations]],
+        authorizations: Callable[[], Awaitable[Authorization]],
         *,
         keys: Callable[[], Sequence[bytes]],
         nextcloud_host: str,
@@ -164,7 +164,7 @@ class AuthorizePages:
     def _consent(
         self,
         request: Request,
-        authorizations: Authorizations,
+        authorizations: Authorization,
         asked: Asked,
         *,
         ticked: frozenset[str],

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
 from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page

@@ -86,6 +86,17 @@ class Cookies:
         """Tell whether a form has a valid check value; every key of the ring is accepted."""
         return bool(self.session) and self._matches(form_check, "form", self.session, purpose)
 
+    def holds_ticket(self, elicitation_id: str) -> bool:
+        """Return True: a signed-in user may see the progress of each of their consent requests."""
+        del elicitation_id
+        return True
+
+    def give_ticket(self, response: Response, elicitation_id: str) -> None:
+        """Do nothing: the browser session is enough."""
+
+    def remember(self, response: Response) -> None:
+        """Do nothing: the session's cookie is set by the sign-in alone."""
+
     def set_session(self, response: Response, token: str) -> None:
         """Set the session cookie. Its value is new, so a value that another site set is worthless."""
         self._set(response, _SESSION, token, SESSION_SECONDS)

@@ -1,4 +1,4 @@
-"""The request context in multi-user modes: the user at the browser, and the next redirect target.
+"""The request context: the user at the browser, and the next redirect target.
 
 Every redirect target is a path that is made here; no part of a request is ever used as a URL.
 """
@@ -10,10 +10,12 @@ from urllib.parse import urlencode, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from nextcloud_mcp_server.auth.consent.callback import Params
+from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.errors import FormRefused, OtherPerson
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
+from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_other_account
-from nextcloud_mcp_server.web.consent_backend import ConsentBackend, Params
 from nextcloud_mcp_server.web.cookies import Cookies, RedirectTarget
 from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, page
@@ -36,11 +38,15 @@ _LONGEST_QUERY = 8_000
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request: the consent service, the browser's cookies, and the signed-in user."""
+    """One request: the consent service, the browser's cookies, and the user.
+
+    `session` makes and checks the values of forms: the browser session, or without a sign-in the browser's own.
+    """
 
     request: Request
-    consent_service: ConsentBackend
+    consent_service: ConsentService
     cookies: Cookies
+    session: Cookies | BrowserSession
     who: SignedIn | None
 
     @property
@@ -61,7 +67,7 @@ class EndpointFactory:
 
     def __init__(
         self,
-        consent_service: Callable[[], Awaitable[ConsentBackend]],
+        consent_service: Callable[[], Awaitable[ConsentService]],
         *,
         keys: Callable[[], Sequence[bytes]],
         on_person: Callable[[Principal], Awaitable[None]] | None = None,
@@ -70,11 +76,13 @@ class EndpointFactory:
         self._keys = keys
         self._on_person = on_person
 
-    def public(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def public(
+        self, handler: Handler, *, is_callback: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Make an endpoint that needs no browser session."""
 
         async def endpoint(request: Request) -> Response:
-            context = await self._meet(request)
+            context = await self._meet(request, is_callback=is_callback)
             try:
                 return await handler(context)
             except OtherPerson:
@@ -97,14 +105,20 @@ class EndpointFactory:
                 await self._on_person(context.who.principal)
             return await handler(context, context.who)
 
-        return self.public(either)
+        return self.public(either, is_callback=is_callback)
 
-    async def _meet(self, request: Request) -> RequestContext:
+    async def _meet(self, request: Request, *, is_callback: bool) -> RequestContext:
         # The keys come with the consent service, which is created on first use.
         consent_service = await self._consent_service()
-        cookies = Cookies.of(request, self._keys())
-        who = await consent_service.signed_in(cookies.session) if cookies.session else None
-        return RequestContext(request, consent_service, cookies, who)
+        keys = self._keys()
+        cookies = Cookies.of(request, keys)
+        if consent_service.implicit_user is not None:
+            session = BrowserSession.of(request, keys)
+            return RequestContext(request, consent_service, cookies, session, consent_service.implicit_user)
+        who = None
+        if cookies.session:
+            who = await consent_service.signed_in(cookies.session, is_callback=is_callback)
+        return RequestContext(request, consent_service, cookies, cookies, who)
 
 
 def person_name(who: SignedIn) -> Name:
@@ -128,7 +142,7 @@ def require_check(context: RequestContext, form: dict[str, list[str]], purpose: 
     Raises:
         FormRefused: It was made in another session, or long ago.
     """
-    if not context.cookies.accepts(purpose, single(form.get("csrf", [])) or ""):
+    if not context.session.accepts(purpose, single(form.get("csrf", [])) or ""):
         raise FormRefused("The form was made in another session, or is too old.")
 
 

@@ -10,23 +10,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
+from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
 from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, result_page
-from nextcloud_mcp_server.web.consent_backend import ConsentBackend
+from nextcloud_mcp_server.web.consent import MULTI_USER, SINGLE_USER, ConsentPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import UNAUTHORIZED_MESSAGE, KeepsOpener, PageErrors
-from nextcloud_mcp_server.web.multi_user_consent import MultiUserConsentPages
 from nextcloud_mcp_server.web.pages import page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
 from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
 from nextcloud_mcp_server.web.request_context import EndpointFactory, PersonHandler
 from nextcloud_mcp_server.web.sign_in import SignInPages
-from nextcloud_mcp_server.web.single_user_consent import ConsentPages, SingleUserConsent
 
 if TYPE_CHECKING:
     # Their imports load the verification of signed tokens, which a single-user server never needs.
-    from nextcloud_mcp_server.web.authorizations import Authorizations
+    from nextcloud_mcp_server.auth.builtin.authorization import Authorization
     from nextcloud_mcp_server.web.authorize import AuthorizePages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -37,7 +36,7 @@ _A_YEAR = "public, max-age=31536000, immutable"
 
 
 def routes(
-    consent: Callable[[], Awaitable[SingleUserConsent]],
+    consent: Callable[[], Awaitable[ConsentService]],
     *,
     csrf_keys: Callable[[], Sequence[bytes]],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -50,14 +49,18 @@ def routes(
     uses the built-in Nextcloud, which the command that connects a client must know. `secret` says that clients
     need one: clients without it look for a way to register.
     """
-    pages = ConsentPages(consent, csrf_keys=csrf_keys, clock=clock)
+    endpoints, pages = EndpointFactory(consent, keys=csrf_keys), ConsentPages(SINGLE_USER, clock=clock)
+
+    def of_the_user(handler: PersonHandler) -> Endpoint:
+        return endpoints.require_session(handler, otherwise=pages.nowhere)
+
     return _with_the_rest(
         [
             _page_route("/", _home(sandbox=sandbox), "GET"),
-            _page_route("/oauth/provision", pages.show, "GET"),
-            _page_route("/oauth/provision", pages.answer, "POST"),
-            _page_route("/oauth/waiting", pages.wait, "GET"),
-            _page_route("/oauth/cancel", pages.cancel, "POST"),
+            _page_route("/oauth/provision", of_the_user(pages.show), "GET"),
+            _page_route("/oauth/provision", of_the_user(pages.answer), "POST"),
+            _page_route("/oauth/waiting", of_the_user(pages.wait), "GET"),
+            _page_route("/oauth/cancel", of_the_user(pages.cancel), "POST"),
             *(_needs_secret_routes() if secret else ()),
         ]
     )
@@ -80,14 +83,14 @@ def _needs_secret_routes() -> list[Route]:
 
 
 def multi_user_routes(
-    consent_service: Callable[[], Awaitable[ConsentBackend]],
+    consent_service: Callable[[], Awaitable[ConsentService]],
     *,
     keys: Callable[[], Sequence[bytes]],
     nextcloud_host: str,
     mcp_url: str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     on_person: Callable[[Principal], Awaitable[None]] | None = None,
-    authorizations: "Callable[[], Awaitable[Authorizations]] | None" = None,
+    authorizations: "Callable[[], Awaitable[Authorization]] | None" = None,
 ) -> list[BaseRoute]:
     """Build the routes of a server on which users sign in, each with an account of their own.
 
@@ -97,8 +100,8 @@ def multi_user_routes(
     Nextcloud.
     """
     endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
-    sign_in, consent_request = SignInPages(nextcloud_host), MultiUserConsentPages(clock=clock)
-    come_back = endpoints.public(sign_in.come_back)
+    sign_in, consent_request = SignInPages(nextcloud_host), ConsentPages(MULTI_USER, clock=clock)
+    come_back = endpoints.public(sign_in.come_back, is_callback=True)
     confirmed = endpoints.require_session(
         consent_request.come_back, otherwise=consent_request.come_back_signed_out, is_callback=True
     )
@@ -164,7 +167,7 @@ def _sign_in_routes(endpoints: EndpointFactory, pages: SignInPages) -> list[Rout
     ]
 
 
-def _consent_routes(endpoints: EndpointFactory, pages: MultiUserConsentPages) -> list[Route]:
+def _consent_routes(endpoints: EndpointFactory, pages: ConsentPages) -> list[Route]:
     first, nowhere = pages.sign_in_first, pages.nowhere
     signed_out = pages.answer_signed_out
     return [

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 from playwright.sync_api import Page
 
-from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
-from nextcloud_mcp_server.errors import AuthorizeRefused, ClientBarred, NotAMember, Unreachable, WrongAccount
+from nextcloud_mcp_server.errors import ClientBarred, Unreachable, WrongAccount
+from tests.authorization_pages import CURSOR, HOSTED, LOOPBACK, ask_url
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
-from tests.memory_authorizations import CURSOR, HOSTED, LOOPBACK, ask_url
+from tests.multi_user_pages import fails_with, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
 _LONG = "The remarkably long-winded research assistant for archives"
@@ -70,8 +70,8 @@ def _signed_in(stage: MultiUserServers, page: Page) -> None:
 
 
 def _signed_in_before(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.allowed["bob", DOCUMENT] = frozenset({"files:write"})
-    stage.clients.names["bob"] = "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)"
+    stage.consent_service.client("bob", DOCUMENT, scopes=frozenset({"files:write"}))
+    stage.consent_service.call("bob", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
     _signed_in(stage, page)
 
 
@@ -116,32 +116,29 @@ def _not_me(stage: MultiUserServers, page: Page) -> None:
 
 def _cancelled(stage: MultiUserServers, page: Page) -> None:
     _on_to_nextcloud(stage, page)
-    state = next(iter(stage.clients.away))
+    state = state_of(page.locator("a.button.main").get_attribute("href") or "")
     page.goto(f"{stage.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
 
 
 def _not_member(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.faults["come_back"] = NotAMember("In no group.")
+    stage.clients.admit_only("staff")
     _signed_in(stage, page)
 
 
 def _unreachable(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.faults["come_back"] = Unreachable("No connection.")
+    stage.consent_service.break_nextcloud(fails_with(Unreachable("No connection.")))
     _signed_in(stage, page)
 
 
 def _taken(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.faults["go_on"] = WrongAccount("Pinned.")
     _signed_in(stage, page)
+    stage.clients.fail_at("INSERT INTO accounts", WrongAccount("Pinned."))
     page.locator("button[value=mine]").click()
 
 
 def _not_possible(stage: MultiUserServers, page: Page) -> None:
-    _claude(stage, page)
-    asked = next(iter(stage.clients.forms.values()))
-    url = f"{HOSTED}?error=invalid_target"
-    stage.clients.faults["read"] = ReturnToClient("No.", url=url, asked=stage.clients.asked_for(asked))
-    page.reload()
+    stage.clients.client(DOCUMENT)
+    page.goto(f"{stage.origin}{ask_url(DOCUMENT, resource='https://other.example')}")
 
 
 def _unknown(stage: MultiUserServers, page: Page) -> None:
@@ -149,13 +146,13 @@ def _unknown(stage: MultiUserServers, page: Page) -> None:
 
 
 def _barred(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.faults["read"] = ClientBarred("No.")
-    page.goto(f"{stage.origin}{ask_url()}")
+    stage.clients.break_document(DOCUMENT, ClientBarred("No."))
+    page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
 
 
 def _refused(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.faults["read"] = AuthorizeRefused("Odd.")
-    page.goto(f"{stage.origin}{ask_url()}")
+    stage.clients.client()
+    page.goto(f"{stage.origin}{ask_url(redirect_uri='https://unknown.example/cb')}")
 
 
 def _form(stage: MultiUserServers, page: Page) -> None:
@@ -169,7 +166,7 @@ def _somebody_elses(stage: MultiUserServers, page: Page) -> None:
 
 
 def _account_apps(stage: MultiUserServers, page: Page) -> None:
-    now = stage.consent_service.now
+    now = stage.consent_service.clock()
     stage.consent_service.client(client_id=DOCUMENT, recent=stage.consent_service.did("nc_notes_get_note"))
     stage.consent_service.app(client_id=DOCUMENT)
     stage.consent_service.app(client_id="mcp-1", name="ChatGPT", last_used_at=now - timedelta(days=3))
@@ -183,7 +180,7 @@ def _account_of_a_household(stage: MultiUserServers, page: Page) -> None:
     stage.consent_service.client(client_id=DOCUMENT)
     stage.consent_service.app(client_id=DOCUMENT)
     stage.consent_service.app(
-        client_id="mcp-1", name="ChatGPT", last_used_at=stage.consent_service.now - timedelta(days=3)
+        client_id="mcp-1", name="ChatGPT", last_used_at=stage.consent_service.clock() - timedelta(days=3)
     )
     stage.sign_in(page.context)
     page.goto(f"{stage.origin}/account")

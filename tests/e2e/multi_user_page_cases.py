@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 from nextcloud_mcp_server.errors import IssuerUnavailable, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
+from tests.multi_user_pages import fails_with
 
 _LONG = "The remarkably long-winded research assistant for archives"
 
@@ -34,7 +35,7 @@ def _consent(stage: MultiUserServers, page: Page) -> None:
 
 
 def _consent_long_names(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.names["alice"] = "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)"
+    stage.consent_service.call("alice", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
     stage.sign_in(page.context)
     page.goto(stage.page("consent", stage.consent_service.open(client_name=_LONG)))
 
@@ -96,21 +97,19 @@ def _sign_in_refused(stage: MultiUserServers, page: Page) -> None:
 
 def _issuer_down(stage: MultiUserServers, page: Page) -> None:
     _provision(stage, page)
-    stage.consent_service.fault = IssuerUnavailable("No connection.")
+    stage.consent_service.break_issuer(fails_with(IssuerUnavailable("No connection.")))
     page.get_by_role("button").click()
-    stage.consent_service.fault = None
 
 
 def _other_nextcloud(stage: MultiUserServers, page: Page) -> None:
     _consent(stage, page)
     page.locator("button[value=allow]").click()
-    stage.consent_service.fault = WrongAccount("It opens bob.")
+    stage.consent_service.break_nextcloud(fails_with(WrongAccount("It opens bob.")))
     grant_as(page, "bob")
-    stage.consent_service.fault = None
 
 
 def _account(stage: MultiUserServers, page: Page) -> None:
-    now, did = stage.consent_service.now, stage.consent_service.did
+    now, did = stage.consent_service.clock(), stage.consent_service.did
     actions = ("nc_notes_get_note", "nc_notes_search_notes", "nc_notes_update_note", "nc_files_list_folder")
     stage.consent_service.client(recent=(*did("nc_files_read_file", result="NotFound"), *did(*actions)))
     stage.consent_service.client(
@@ -133,11 +132,11 @@ def _account_told(stage: MultiUserServers, page: Page) -> None:
 
 
 def _account_twins(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.needs_reauth = True
     stage.consent_service.client(client_id="https://one.example/oauth/client.json", name=_LONG)
     stage.consent_service.client(
         client_id="8f0b6c1e-3c77-4b61-9f3f-2f6f1f0a5a77", name=_LONG, scopes=frozenset[str]()
     )
+    stage.consent_service.refuse_credential()
     stage.sign_in(page.context)
     page.goto(f"{stage.origin}/account")
 

@@ -1,33 +1,38 @@
 """The pages of a multi-user server, with fakes for sign-in and Nextcloud on another port."""
 
-import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from threading import Thread
+from html import escape
+from pathlib import Path
+from socket import socket
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlencode, urlsplit
 
-import uvicorn
 from playwright.sync_api import BrowserContext, Page
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
-from tests.memory_authorizations import MemoryAuthorizations
-from tests.memory_consent_service import MemoryConsentService, application, config, url
+from tests.auth_fixtures import make_template
+from tests.authorization_pages import AuthorizationPages, open_authorization_pages
+from tests.e2e.served import Blocking, in_a_loop_of_its_own, listener, port_of, serving
+from tests.issuer_fake import ISSUER, Params
+from tests.multi_user_pages import MultiUserPages, config, url
 
 PEOPLE = ("alice", "bob")
 
 
 @dataclass(frozen=True, slots=True)
 class MultiUserServers:
-    """The addresses of pages and fakes, and the state machines behind the pages."""
+    """The addresses of pages and fakes, and what is behind the pages (`MultiUserPages`, `AuthorizationPages`)."""
 
     origin: str
     elsewhere: str
-    consent_service: MemoryConsentService
-    clients: MemoryAuthorizations
+    consent_service: Any
+    clients: Any
 
     def page(self, path: str, elicitation_id: str) -> str:
         return f"{self.origin}{url(path, elicitation_id)}"
@@ -41,30 +46,41 @@ class MultiUserServers:
 @contextmanager
 def raised_multi_user(*, lets_clients_in: bool = False) -> Generator[MultiUserServers]:
     """Serve the pages, and the fakes under another host name, while the block runs."""
-    consent_service, clients = MemoryConsentService(), MemoryAuthorizations()
-    with _listener() as ours, _listener() as others:
-        host = f"127.0.0.1:{ours.getsockname()[1]}"
-        origin = f"http://{host}"
+    with TemporaryDirectory() as folder, listener() as ours, listener() as others:
+        origin = f"http://127.0.0.1:{port_of(ours)}"
         # Another site for the browser, as in production: cookies and policies must work across sites.
-        elsewhere = f"http://localhost:{others.getsockname()[1]}"
-        consent_service.issuer = consent_service.nextcloud = clients.nextcloud = elsewhere
-        settings = config(
-            allowed_hosts=frozenset({host}), allowed_origins=frozenset({origin}), secure_cookies=False
-        )
-        stand_ins = Starlette(
+        elsewhere = f"http://localhost:{port_of(others)}"
+        opened = _served(Path(folder), ours, others, (origin, elsewhere), lets_clients_in=lets_clients_in)
+        with in_a_loop_of_its_own(opened) as (portal, (pages, clients)):
+            yield MultiUserServers(origin, elsewhere, Blocking(portal, pages), Blocking(portal, clients))
+
+
+@asynccontextmanager
+async def _served(
+    folder: Path, ours: socket, others: socket, addresses: tuple[str, str], *, lets_clients_in: bool
+) -> AsyncGenerator[tuple[MultiUserPages, AuthorizationPages]]:
+    origin, elsewhere = addresses
+    settings = config(
+        allowed_hosts=frozenset({urlsplit(origin).netloc}),
+        allowed_origins=frozenset({origin}),
+        secure_cookies=False,
+    )
+    template = await make_template(folder)
+    async with open_authorization_pages(folder, template, nextcloud=elsewhere) as clients:
+        pages = clients.pages
+        if not lets_clients_in:
+            pages.people = ISSUER
+        at_the_issuer = _asks("Sign in", f"{origin}/oauth/callback/sign-in", pages.signed_in_at)
+        at_nextcloud = _asks("Grant access", f"{origin}/oauth/callback/nextcloud", pages.confirmed_at)
+        fakes = Starlette(
             routes=[
-                Route("/authorize", _asks("Sign in", f"{origin}/oauth/callback/sign-in")),
-                Route(
-                    "/index.php/apps/oauth2/authorize",
-                    _asks("Grant access", f"{origin}/oauth/callback/nextcloud"),
-                ),
+                Route("/authorize", at_the_issuer),
+                Route("/index.php/apps/oauth2/authorize", at_nextcloud),
             ]
         )
-        pages = application(
-            consent_service, settings, authorizations=clients.ready if lets_clients_in else None
-        )
-        with _serving(pages, ours), _serving(stand_ins, others):
-            yield MultiUserServers(origin, elsewhere, consent_service, clients)
+        served = clients.application(settings) if lets_clients_in else pages.application(settings)
+        async with serving([(served, ours), (fakes, others)]):
+            yield pages, clients
 
 
 def sign_in_as(page: Page, name: str) -> None:
@@ -77,29 +93,15 @@ def grant_as(page: Page, name: str) -> None:
     page.get_by_role("link", name=f"Grant access as {name}").click()
 
 
-def _asks(what: str, back_to: str) -> Callable[[Request], Awaitable[HTMLResponse]]:
+def _asks(
+    what: str, back_to: str, confirm: Callable[[str, str], Params]
+) -> Callable[[Request], Awaitable[HTMLResponse]]:
     async def ask(request: Request) -> HTMLResponse:
-        state = request.query_params["state"]
         links = "".join(
-            f"<p><a href='{back_to}?code={name}&amp;state={state}'>{what} as {name}</a></p>"
+            f"<p><a href='{back_to}?{escape(urlencode(confirm(str(request.url), name), doseq=True))}'>"
+            f"{what} as {name}</a></p>"
             for name in PEOPLE
         )
         return HTMLResponse(f"<!doctype html><html lang='en'><title>{what}</title><h1>{what}</h1>{links}")
 
     return ask
-
-
-def _listener() -> socket.socket:
-    return socket.create_server(("127.0.0.1", 0))
-
-
-@contextmanager
-def _serving(app: ASGIApp, listener: socket.socket) -> Generator[None]:
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
-    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join()

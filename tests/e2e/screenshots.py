@@ -63,7 +63,6 @@ def take(folder: Path) -> None:
             with _shot(browser, options, folder / f"{name}.png") as page:
                 PEOPLE_SCENES[scene](people, page)
         for name, (scene, options) in CLIENT_SHOTS.items():
-            clients.consent_service.forget()
             clients.clients.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
                 PICTURED_SCENES[scene](clients, page)

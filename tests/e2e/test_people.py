@@ -72,14 +72,16 @@ def test_a_person_signs_in_chooses_confirms_and_is_told_that_it_is_done(
     heading(page, "Connected as alice.")
     assert page.url == people.page("done", elicitation_id)
     assert "code=" not in address
-    assert people.consent_service.clients["alice", "claude"].scopes == {"notes:read", "notes:write"}
+    assert [client.scopes for client in people.consent_service.clients.values()] == [
+        {"notes:read", "notes:write"}
+    ]
     window.close()
 
 
 def test_the_back_button_does_not_send_a_person_away_again(
     people: MultiUserServers, alice: BrowserContext
 ) -> None:
-    people.consent_service.maps = True
+    people.consent_service.map_accounts()
     page = signed_in_page(people, alice, "consent")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "alice")
@@ -179,7 +181,7 @@ def test_enter_in_a_checkbox_or_a_switch_changes_nothing(
 
     expect(consent.get_by_label("Read your files")).to_be_checked()
     expect(account.get_by_label("Change your files")).not_to_be_checked()
-    assert {"allow", "set_scopes", "pause", "remove"}.isdisjoint(people.consent_service.calls)
+    assert people.consent_service.statements.changes == []
 
 
 def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
@@ -201,11 +203,12 @@ def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
 
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     assert (client.scopes, client.paused) == ({"notes:read", "files:read"}, True)
-    assert people.consent_service.connected == people.consent_service.sessions == {}
+    assert people.consent_service.connected == {}
+    assert people.consent_service.sessions == set()
 
 
 def test_the_keyboard_alone_is_enough(people: MultiUserServers, alice: BrowserContext) -> None:
-    people.consent_service.maps = True
+    people.consent_service.map_accounts()
     page = signed_in_page(people, alice, "consent")
 
     # Past "Not you?", to the first checkbox, over the others and the link to the buttons.
@@ -220,7 +223,7 @@ def test_the_keyboard_alone_is_enough(people: MultiUserServers, alice: BrowserCo
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Grant access")
 
-    assert [scopes for _, _, scopes in people.consent_service.legs.values()] == [{"notes:write"}]
+    assert people.consent_service.asked == [{"notes:write"}]
 
 
 def test_another_site_can_neither_send_our_forms_nor_frame_our_pages(
@@ -253,9 +256,7 @@ def test_a_person_who_declines_is_told_that_nothing_was_connected(
     page.locator("button[value=deny]").click()
 
     heading(page, "Nothing was connected.")
-    assert [consent_request.state for consent_request in people.consent_service.consent_service.values()] == [
-        ElicitationState.DECLINED
-    ]
+    assert [state for _, state in people.consent_service.requests] == [ElicitationState.DECLINED]
 
 
 @pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
 from nextcloud_mcp_server.sandbox.app import Sandbox

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, personal
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.services import open_database

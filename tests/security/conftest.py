@@ -6,6 +6,7 @@ import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests import consent_fixtures
+from tests.authorization_pages import AuthorizationPages, open_authorization_pages
 from tests.integration.personal_app import Asked, PersonalApp, open_personal_app
 from tests.multi_user_pages import MultiUserPages, open_multi_user_pages
 from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
@@ -39,6 +40,21 @@ async def multi_user_pages(
 ) -> AsyncGenerator[MultiUserPages]:
     async with open_multi_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+async def all_authorization_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[AuthorizationPages]:
+    async with open_authorization_pages(tmp_path_factory.mktemp("pages"), template) as opened:
+        yield opened
+
+
+@pytest.fixture
+def authorization_pages(all_authorization_pages: AuthorizationPages) -> AuthorizationPages:
+    """The pages of authorization requests, with an empty database."""
+    all_authorization_pages.forget()
+    return all_authorization_pages
 
 
 @pytest.fixture

@@ -7,22 +7,19 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
-from nextcloud_mcp_server.errors import AuthorizeRefused, NotAMember, Unreachable
-from tests.callback_results import RESULT_ADDRESS, shown
-from tests.memory_authorizations import (
+from tests.authorization_pages import (
     CURSOR,
     HOSTED,
-    MemoryAuthorizations,
+    AuthorizationPages,
     answer,
     ask_url,
     client_browser,
     come_back,
     confirm,
     fields_of,
-    target_of,
 )
-from tests.memory_consent_service import HOST, NEXTCLOUD, ORIGIN, config, state_of
+from tests.callback_results import RESULT_ADDRESS, shown
+from tests.multi_user_pages import HOST, NEXTCLOUD, ORIGIN, config, state_of, target_of
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -52,41 +49,39 @@ ROUTES = [
 
 
 @pytest.fixture
-def known() -> MemoryAuthorizations:
-    known = MemoryAuthorizations()
-    known.client()
-    return known
+async def known(authorization_pages: AuthorizationPages) -> AuthorizationPages:
+    await authorization_pages.client()
+    return authorization_pages
 
 
 @pytest.fixture
-async def browser(known: MemoryAuthorizations) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(known: AuthorizationPages) -> AsyncIterator[httpx2.AsyncClient]:
     async with client_browser(known) as opened:
         yield opened
 
 
-async def every_answer(browser: httpx2.AsyncClient, known: MemoryAuthorizations) -> list[httpx2.Response]:
+async def every_answer(browser: httpx2.AsyncClient, known: AuthorizationPages) -> list[httpx2.Response]:
     """Walk all the ways there are, good and bad, and keep what was answered."""
     answers = [await browser.get(ask_url()), await answer(browser, "allow"), await answer(browser, "deny")]
     redirect_target = await answer(browser, "allow", "notes:read")
     cancelled = {"error": "access_denied", "state": state_of(target_of(redirect_target))}
     answers += [redirect_target, await browser.get(CALLBACK, params=cancelled)]
-    back = await come_back(browser)
+    back = await come_back(browser, known)
     answers += [back, await browser.get(back.headers["location"])]
-    answers += [await confirm(browser), await confirm(browser, "not-mine"), await confirm(browser, "none")]
-    asked = await known.read({"client_id": ["mcp-claude"]}, sender="")
-    for name, fault, walk in (
-        ("read", ReturnToClient("No.", url=f"{HOSTED}?error=x", asked=asked), answer),
-        ("read", AuthorizeRefused("Odd."), answer),
-        ("come_back", NotAMember("In no group."), come_back),
-        ("come_back", Unreachable("No connection."), come_back),
-        ("go_on", RuntimeError("A bug."), confirm),
-    ):
-        known.faults = {name: fault}
-        if name == "read":
-            answers.append(await browser.get(ask_url()))
-        else:
-            answers.append(await walk(browser))
-    known.faults = {}
+    # A request that was answered to its end is not asked again, so that this one comes last of its kind.
+    answers += [await confirm(browser, known, said) for said in ("not-mine", "none", "mine")]
+    answers += [await browser.get(ask_url(resource="https://other.example"))]
+    answers += [await browser.get(ask_url(redirect_uri="https://unknown.example/cb"))]
+    again = ask_url(state="of the client, once more")
+    known.admit_only("staff")
+    answers.append(await come_back(browser, known, address=again))
+    known.mend()
+    known.pages.break_nextcloud(lambda request: httpx2.ConnectError("refused", request=request))
+    answers.append(await come_back(browser, known, address=again))
+    known.mend()
+    known.fail_at("INSERT INTO codes", RuntimeError("A bug."))
+    answers.append(await confirm(browser, known, address=again))
+    known.mend()
     return answers
 
 
@@ -106,7 +101,7 @@ async def every_answer(browser: httpx2.AsyncClient, known: MemoryAuthorizations)
 )
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_answer_carries_the_security_headers(
-    known: MemoryAuthorizations, method: str, path: str, headers: dict[str, str]
+    known: AuthorizationPages, method: str, path: str, headers: dict[str, str]
 ) -> None:
     async with client_browser(known, config(max_body_bytes=5)) as browser:
         response = await browser.request(method, path, headers=headers)
@@ -124,7 +119,7 @@ def require_headers(response: httpx2.Response) -> None:
 
 
 async def test_every_page_on_the_way_carries_them_and_leaves_the_client_in_touch_with_its_window(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     answers = await every_answer(browser, known)
 
@@ -149,7 +144,7 @@ async def test_the_pages_of_multi_user_modes_contact_no_other_host(browser: http
 
 
 async def test_every_cookie_is_out_of_reach_of_scripts_other_sites_and_other_hosts(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     answers = await every_answer(browser, known)
 
@@ -177,7 +172,7 @@ async def test_no_answer_but_the_question_itself_gives_a_cookie(
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them named cases
     browser: httpx2.AsyncClient,
-    known: MemoryAuthorizations,
+    known: AuthorizationPages,
     method: str,
     path: str,
     header: str,
@@ -187,7 +182,7 @@ async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them nam
     response = await browser.request(method, path, headers={header: value})
 
     assert response.status_code == status
-    assert known.calls == []
+    assert known.pages.statements.seen == []
 
 
 # Where a browser is sent
@@ -197,7 +192,7 @@ async def test_every_route_refuses_strangers(  # noqa: PLR0917 - all of them nam
     "evil", ["//evil.example", "\\\\evil.example", "https://evil.example", "/%0d%0aX: y", "javascript:1"]
 )
 async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, evil: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, evil: str
 ) -> None:
     names = ("next", "url", "redirect", "return_to", "target", "rd", "continue", "error_uri", "iss")
     more = urlencode(dict.fromkeys(names, evil))
@@ -212,7 +207,7 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
     )
 
     assert target_of(redirect_target).startswith(f"{NEXTCLOUD}/")
-    assert len(known.away) == 1
+    assert known.away == 1
 
 
 @pytest.mark.parametrize(
@@ -230,15 +225,15 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
 @pytest.mark.parametrize("uri", [HOSTED, CURSOR, f"{HOSTED}?tenant=1"])
 @pytest.mark.parametrize("way", ["denied", "sent", "not me"])
 async def test_a_state_goes_back_as_it_came_and_does_nothing_on_the_way(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, state: str, uri: str, way: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, state: str, uri: str, way: str
 ) -> None:
-    known.client(redirect_uris=(uri,))
+    await known.client(redirect_uris=(uri,))
     address = ask_url(state=state, redirect_uri=uri)
 
     if way == "denied":
         page = await answer(browser, "deny", address=address)
     else:
-        page = await confirm(browser, "mine" if way == "sent" else "not-mine", address=address)
+        page = await confirm(browser, known, "mine" if way == "sent" else "not-mine", address=address)
 
     link = next(link for link in hrefs(page) if link.startswith(uri))
     params = httpx2.URL(link.replace("cursor:", "https:")).params
@@ -259,7 +254,7 @@ def hrefs(page: httpx2.Response) -> list[str]:
 
 
 async def test_no_browser_is_redirected_before_the_user_has_answered(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     pages = [page for page in await every_answer(browser, known) if "refresh" in page.headers]
 
@@ -276,10 +271,10 @@ async def test_no_browser_is_redirected_before_the_user_has_answered(
 
 
 async def test_a_link_that_is_looked_at_in_advance_or_twice_changes_nothing(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    back = await come_back(browser)
-    before = (dict(known.away), dict(known.here), dict(known.connected))
+    back = await come_back(browser, known)
+    before = (known.away, known.here, known.connected)
 
     for path in (ask_url(), back.headers["location"], ask_url(), back.headers["location"]):
         assert (await browser.get(path, headers={"Purpose": "prefetch"})).status_code == 200
@@ -288,14 +283,14 @@ async def test_a_link_that_is_looked_at_in_advance_or_twice_changes_nothing(
 
 
 async def test_what_one_browser_was_given_is_of_no_use_in_another(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read")
     state = state_of(target_of(redirect_target))
-    auth_transaction = (await come_back(browser)).headers["location"]
+    auth_transaction = (await come_back(browser, known)).headers["location"]
     form = fields_of(await browser.get(auth_transaction))
     question = fields_of(await browser.get(ask_url()))
-    known.calls.clear()
+    sent = len(known.pages.network.asked)
 
     for cookies in (None, "x" * 24, ""):
         async with client_browser(known) as other:
@@ -304,7 +299,9 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
             else:
                 other.cookies.set("__Host-browser", cookies, domain=HOST)
             answers = [
-                await shown(other, await other.get(CALLBACK, params={"code": "mallory", "state": state})),
+                await shown(
+                    other, await other.get(CALLBACK, params={"code": known.pages.code("bob"), "state": state})
+                ),
                 await other.get(auth_transaction),
                 *[
                     await other.post("/authorize/confirm", data={**form, "answer": said})
@@ -316,17 +313,22 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
         assert [each.status_code for each in answers] == [403] * 6
         assert all("refresh" not in each.headers and "Bob" not in each.text for each in answers)
 
-    assert not {"approve", "come_back", "go_on", "not_me"} & set(known.calls)
-    ended = await shown(browser, await browser.get(CALLBACK, params={"code": "bob", "state": state}))
+    assert (known.away, known.connected) == (0, {})
+    # The code that reached another browser is exchanged once, to end what it opens.
+    token_requests = [one for one in known.pages.network.asked[sent:] if one.url.path.endswith("/token")]
+    assert len(token_requests) == 1
+    ended = await shown(
+        browser, await browser.get(CALLBACK, params={"code": known.pages.code("bob"), "state": state})
+    )
     assert ended.status_code == 403
 
 
 async def test_a_check_value_is_good_for_its_own_form_alone(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    auth_transaction = fields_of(await browser.get((await come_back(browser)).headers["location"]))
-    other = fields_of(await browser.get((await come_back(browser)).headers["location"]))
+    auth_transaction = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
+    other = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
 
     refused = [
         await browser.post("/authorize/confirm", data={**auth_transaction, "csrf": csrf, "answer": "mine"})
@@ -354,11 +356,11 @@ async def test_a_check_value_is_good_for_its_own_form_alone(
     ],
 )
 async def test_a_form_that_another_page_sends_connects_nothing(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, headers: dict[str, str]
+    browser: httpx2.AsyncClient, known: AuthorizationPages, headers: dict[str, str]
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    auth_transaction = fields_of(await browser.get((await come_back(browser)).headers["location"]))
-    away = dict(known.away)
+    auth_transaction = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
+    away = known.away
 
     refused = [
         await browser.post(
@@ -373,13 +375,13 @@ async def test_a_form_that_another_page_sends_connects_nothing(
     ]
 
     assert [each.status_code for each in refused] == [403] * 3
-    assert (known.away, known.connected, len(known.here)) == (away, {}, 1)
+    assert (known.away, known.connected, known.here) == (away, {}, 1)
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/json", "multipart/form-data; boundary=x", ""])
 @pytest.mark.parametrize("path", ["/authorize", "/authorize/confirm"])
 async def test_a_form_in_another_form_is_not_read(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, media: str, path: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, media: str, path: str
 ) -> None:
     form = {**fields_of(await browser.get(ask_url())), "answer": "deny"}
 
@@ -397,10 +399,10 @@ async def test_a_form_in_another_form_is_not_read(
     [HOSTILE, "\u202egpj.live", "Claude\r\nX: y", "x" * 300, "a\u0300" * 200, "{host}"],
 )
 async def test_a_name_is_only_a_name_on_every_page(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, name: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, name: str
 ) -> None:
-    known.client(name=name)
-    known.names["bob"] = name
+    await known.client(name=name)
+    known.pages.call("bob", name)
 
     answers = [page for page in await every_answer(browser, known) if page.status_code != 303]
 
@@ -417,14 +419,14 @@ async def test_a_name_is_only_a_name_on_every_page(
 
 
 async def test_codes_states_and_cookies_never_reach_the_log(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, caplog: pytest.LogCaptureFixture
+    browser: httpx2.AsyncClient, known: AuthorizationPages, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", logger="nextcloud_mcp_server")
 
     answers = await every_answer(browser, known)
 
     secrets = [browser.cookies["__Host-browser"], "of the client", "of+the+client"]
-    secrets += [code for page in answers for code in re.findall(r"code-[A-Za-z0-9_-]{32}", page.text)]
+    secrets += [code for page in answers for code in re.findall(r"ncc_[A-Za-z0-9_-]{43}", page.text)]
     places = [page.headers["location"] for page in answers if page.status_code == 303]
     secrets += [place.partition("=")[2] for place in places if place != RESULT_ADDRESS]
     assert len(secrets) > 5

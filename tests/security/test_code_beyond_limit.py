@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.errors import SignInRefused, StorageError
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
-from nextcloud_mcp_server.web.consent_backend import Params
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits, Rates
 from tests.authorization_fixtures import COOKIE, AuthorizationFixture, open_authorization
 from tests.consent_fixtures import ConsentSetup

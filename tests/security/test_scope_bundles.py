@@ -221,17 +221,16 @@ async def test_an_assistant_may_ask_for_a_bundle_and_its_person_is_asked_for_its
         notes = await asked(client, "notes")
 
     assert oidc_app.parts is not None
-    provisioning = (await oidc_app.parts.services.get()).provisioning
+    database = (await oidc_app.parts.services.get()).database
     link = re.search(r"elicitationId=([\w-]+)", notes)
     assert link is not None
-    assert provisioning is not None
-    consent_request = await provisioning.view(link[1])
+    consent_request = await database.elicitations.find(link[1])
     assert "There is no permission 'everything'" in unknown
     # A bundle is what there is of it here.
     assert "There is no permission 'mail'. This server offers: files:read, files:write, notes" in missing
     assert "settings do not allow mail:read" in overrides
     assert consent_request is not None
-    assert consent_request.needed == {"notes:read", "notes:write"}
+    assert consent_request.scopes == {"notes:read", "notes:write"}
 
 
 async def test_a_token_with_a_bundle_gets_no_more_than_its_person_allowed(oidc_app: OidcApp) -> None:

@@ -16,7 +16,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
-from nextcloud_mcp_server.auth.consent.provisioning import LIFETIME
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.principal import personal
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import ElicitationState

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.formats.vcard import Line, VCard, escape, split
+from nextcloud_mcp_server.formats.content_line import escape, split
+from nextcloud_mcp_server.formats.vcard import Line, VCard
 
 _LABELLED = re.compile(r"([^:@/]{1,40}): +(.*)", re.DOTALL)
 _TOKENS = re.compile(r"[A-Za-z0-9-]+(?:,[A-Za-z0-9-]+)*")

@@ -15,7 +15,12 @@ import anyio
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent.callback import Params, check_issuer, code_of, only_value
-from nextcloud_mcp_server.auth.consent.code_exchange import CodeExchange, ExchangedTokens, uninterrupted
+from nextcloud_mcp_server.auth.consent.code_exchange import (
+    SPENT,
+    CodeExchange,
+    ExchangedTokens,
+    uninterrupted,
+)
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
 from nextcloud_mcp_server.auth.consent.provider import Identity, RedirectProvider
@@ -165,7 +170,12 @@ class NextcloudSignIn:
         # One at a time: wrong codes that are sent at once do not get past the allowance.
         unused = {"code": [callback.code.get_secret_value()]}
         async with self._turns, spent_unless_used(self._database.spent_codes, unused):
-            await self._exchange_limiter.check(None, browser)
+            async with self._database.one_reading():
+                failures = await self._exchange_limiter.failures(None, browser)
+                spent = await self._code_exchange.is_spent(callback.code)
+            await self._exchange_limiter.require(failures)
+            if spent:
+                raise SignInRefused(SPENT)
             with uninterrupted():
                 given = await self._exchange(callback.code, browser)
                 return await self._settle(callback.auth_transaction, given, keep)

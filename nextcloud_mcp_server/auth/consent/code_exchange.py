@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, OrphanedTokens, RedirectProvider
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.errors import NextcloudError, SignInRefused, StorageError
+from nextcloud_mcp_server.errors import NextcloudError, StorageError
 from nextcloud_mcp_server.storage.records import Principal, Tokens
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: When a pending revocation is due: longer than Nextcloud takes to identify the account of new tokens.
 NOTED = timedelta(minutes=10)
 
-_SPENT = "What came back from Nextcloud was used or ended before. Start again."
+SPENT = "What came back from Nextcloud was used or ended before. Start again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,9 @@ class CodeExchange:
     ) -> ExchangeResult:
         """Exchange a code as `RedirectProvider.exchange_code` does; orphaned tokens go to the outbox.
 
-        `owner` is the principal under which they are put there.
-
-        Raises:
-            SignInRefused: The code is spent.
+        `owner` is the principal under which they are put there. A code that is spent may be exchanged only to
+        revoke its tokens; see `is_spent`.
         """
-        await self._refuse_spent(code)
-        return await self.exchange_orphaned(owner, code=code, verifier=verifier, nonce=nonce)
-
-    async def exchange_orphaned(
-        self, owner: Principal, *, code: SecretStr, verifier: SecretStr | None, nonce: SecretStr | None
-    ) -> ExchangeResult:
-        """Exchange a spent code, only to revoke its tokens."""
         try:
             return await self._provider.exchange_code(code=code, verifier=verifier, nonce=nonce)
         except OrphanedTokens as left:
@@ -77,12 +68,8 @@ class CodeExchange:
 
         Seconds may pass from Nextcloud's answer until the account is identified. If the server were killed in
         between, the tokens would stay valid, and nothing would know them. The caller must store the tokens in
-        place of the pending revocation, or call `revoke_pending`.
-
-        Raises:
-            SignInRefused: The code is spent.
+        place of the pending revocation, or call `revoke_pending`. The code must not be spent; see `is_spent`.
         """
-        await self._refuse_spent(code)
         notes: list[str] = []
 
         async def note(tokens: Tokens) -> None:
@@ -102,9 +89,9 @@ class CodeExchange:
             raise
         return ExchangedTokens(exchanged, notes[0])
 
-    async def _refuse_spent(self, code: SecretStr) -> None:
-        if await self._database.spent_codes.is_spent(code.get_secret_value()):
-            raise SignInRefused(_SPENT)
+    async def is_spent(self, code: SecretStr) -> bool:
+        """Tell whether a code is spent, so that it must not be exchanged for a user."""
+        return await self._database.spent_codes.is_spent(code.get_secret_value())
 
     async def revoke_pending(self, exchanged: ExchangedTokens) -> None:
         """Carry out a pending revocation now."""

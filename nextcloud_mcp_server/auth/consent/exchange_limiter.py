@@ -39,6 +39,16 @@ class Allowance:
     of_all: int
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Failures of the last half hour: of one user, browser and network, and of all together."""
+
+    of_user: int
+    of_browser: int
+    of_source: int
+    of_all: int
+
+
 USUAL = Allowance(of_one=2, of_strangers=3, of_all=5)
 
 #: For an address that is on Nextcloud's allow list: its failures only cost requests.
@@ -79,18 +89,35 @@ class ExchangeLimiter:
         #: Held while a code is exchanged only to be revoked; see `end_orphaned_code`.
         self.orphans = anyio.Lock()
 
-    async def check(self, who: Principal | None, sign_in: str) -> None:
-        """Refuse a code exchange if its failure would exceed the allowance.
+    async def failures(self, who: Principal | None, sign_in: str) -> Failures:
+        """Count the failures that matter for a code exchange, in one transaction.
 
         `sign_in` is the value in the cookie. `who` is None if the user is not known yet. `current_requester`
         holds the source of the request.
+        """
+        count, since = self._database.failed_exchanges.count, self._clock() - WINDOW
+        source = current_requester.get().source
+        async with self._database.one_reading():
+            return Failures(
+                of_user=0 if who is None else await count(since=since, principal=who),
+                of_browser=await count(since=since, sign_in=sign_in),
+                of_source=await count(since=since, source=source) if source else 0,
+                of_all=await count(since=since),
+            )
+
+    async def check(self, who: Principal | None, sign_in: str) -> None:
+        """Refuse a code exchange if its failure would exceed the allowance; see `failures`.
 
         Raises:
             Throttled: The allowance of this user, browser or network, or of all together, is used up.
         """
-        refusal = await self._refusal(USUAL, who, sign_in)
+        await self.require(await self.failures(who, sign_in))
+
+    async def require(self, failures: Failures) -> None:
+        """Refuse a code exchange after so many failures; raises as `check`."""
+        refusal = _refusal(USUAL, failures)
         if refusal and await self._listed():
-            refusal = await self._refusal(ALLOW_LISTED, who, sign_in)
+            refusal = _refusal(ALLOW_LISTED, failures)
         if refusal:
             raise Throttled(refusal, retry_after_seconds=WINDOW.total_seconds())
 
@@ -100,22 +127,14 @@ class ExchangeLimiter:
         await self._database.failed_exchanges.failed(who, sign_in=sign_in, source=source)
         await self._database.failed_exchanges.purge(before=self._clock() - WINDOW)
 
-    async def _refusal(self, allowance: Allowance, who: Principal | None, sign_in: str) -> str | None:
-        count, since, requester = (
-            self._database.failed_exchanges.count,
-            self._clock() - WINDOW,
-            current_requester.get(),
-        )
-        if who is not None and await count(since=since, principal=who) >= allowance.of_one:
-            return _ONE
-        if await count(since=since, sign_in=sign_in) >= allowance.of_one:
-            return _ONE
-        if requester.source and await count(since=since, source=requester.source) >= allowance.of_one:
-            return _ONE
-        most = allowance.of_all if requester.is_known_browser else allowance.of_strangers
-        return _ALL if await count(since=since) >= most else None
-
     async def _listed(self) -> bool:
         if self._answer is None or self._answer[0] + ASKED_AGAIN <= self._clock():
             self._answer = (self._clock(), await self._is_allow_listed())
         return self._answer[1]
+
+
+def _refusal(allowance: Allowance, failures: Failures) -> str | None:
+    if max(failures.of_user, failures.of_browser, failures.of_source) >= allowance.of_one:
+        return _ONE
+    most = allowance.of_all if current_requester.get().is_known_browser else allowance.of_strangers
+    return _ALL if failures.of_all >= most else None

@@ -13,12 +13,12 @@ import anyio
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent.callback import Params, check_issuer, code_of, only_value
-from nextcloud_mcp_server.auth.consent.code_exchange import CodeExchange, uninterrupted
+from nextcloud_mcp_server.auth.consent.code_exchange import SPENT, CodeExchange, uninterrupted
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in, end_orphaned_code, spent_unless_used
+from nextcloud_mcp_server.auth.consent.policy import OVER
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, Identity, RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import OVER
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.views import GrantDone
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
@@ -36,6 +36,7 @@ from nextcloud_mcp_server.storage.records import (
     Elicitation,
     ElicitationState,
     GrantRequest,
+    Held,
     PendingGrant,
     SignedIn,
 )
@@ -66,7 +67,7 @@ class GrantFlow:
     def __init__(
         self,
         database: "Database",
-        provisioning: MultiUserProvisioning,
+        provisioning: Provisioning,
         provider: RedirectProvider | None,
         *,
         outbox: Outbox,
@@ -151,7 +152,11 @@ class GrantFlow:
         # One at a time: of a user's tabs the second sees the result of the first, and codes that are sent at once
         # do not get past the allowance for failures.
         async with self._turns:
-            elicitation = await self._provisioning.own(grant_request.elicitation_id, who)
+            code_exchange = self._code_exchange
+            async with self._database.one_reading():
+                elicitation = await self._provisioning.own(grant_request.elicitation_id, who)
+                failures = await self._exchange_limiter.failures(who.principal, token)
+                spent = code is not None and await code_exchange.is_spent(code)
             if elicitation.state is ElicitationState.COMPLETE:
                 # Another tab finished first. Some providers revoke all tokens of a sign-in with one of them:
                 # exchanging and revoking the code of this tab could end the grant that the other one has just
@@ -163,7 +168,9 @@ class GrantFlow:
                 return _over(elicitation)
             if code is None:
                 return GrantDone(elicitation.id, None, cancelled=True)
-            await self._exchange_limiter.check(who.principal, token)
+            await self._exchange_limiter.require(failures)
+            if spent:
+                raise SignInRefused(SPENT)
             with uninterrupted():
                 given = await self._exchange_code(elicitation, grant_request, code, token)
                 return await self._keep(elicitation, grant_request, given, who, token)
@@ -238,30 +245,30 @@ class GrantFlow:
         who: SignedIn,
         token: str,
     ) -> GrantDone:
-        pending_grant, kept = None, False
+        kept = False
         try:
             if given.subject not in (None, who.principal):
                 await self._audit(elicitation, "refused: confirmed by another user")
                 raise WrongAccount(_SOMEBODY_ELSE)
             if self._mapped:
                 kept = await self._connected(elicitation, given, grant_request.scopes, uid=who.uid)
+                if kept:
+                    return GrantDone(elicitation.id, None)
             else:
-                pending_grant = await self._hold(elicitation, grant_request, given, token)
+                pending_grant, held = await self._hold(elicitation, grant_request, given, token)
                 kept = True
+                if held is Held.WAITS:
+                    return GrantDone(elicitation.id, pending_grant)
         finally:
             if not kept:
                 await self._code_exchange.give_back(who.principal, given.tokens)
-        current = await self._provisioning.own(elicitation.id, who)
-        if current.state.final:
-            # This covers a request that ended during the code exchange; storage has discarded the pending grant
-            # then.
-            await self.end_discarded()
-            return _over(current)
-        return GrantDone(elicitation.id, pending_grant)
+        # The request ended during the code exchange; storage has discarded the pending grant then.
+        await self.end_discarded()
+        return _over(await self._provisioning.own(elicitation.id, who))
 
     async def _hold(
         self, elicitation: Elicitation, grant_request: GrantRequest, given: ExchangeResult, token: str
-    ) -> PendingGrant:
+    ) -> tuple[PendingGrant, Held]:
         pending_grant = PendingGrant(
             elicitation_id=elicitation.id,
             principal=grant_request.principal,
@@ -273,8 +280,7 @@ class GrantFlow:
             storage_id=given.identity.storage_id,
             expires_at=elicitation.expires_at,
         )
-        await self._database.pending_grants.hold(pending_grant, sign_in=token)
-        return pending_grant
+        return pending_grant, await self._database.pending_grants.hold(pending_grant, sign_in=token)
 
     async def confirm(self, elicitation: Elicitation, who: SignedIn, token: str, *, mine: bool) -> None:
         """Take the user's answer whether a pending grant's account is theirs: store the grant, or revoke it.

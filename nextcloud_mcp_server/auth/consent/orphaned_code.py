@@ -73,7 +73,7 @@ async def end_orphaned_code(
             return
         with uninterrupted():
             try:
-                given = await code_exchange.exchange_orphaned(
+                given = await code_exchange.exchange(
                     owner, code=SecretStr(codes[0]), verifier=verifier, nonce=nonce
                 )
             except MalformedCode:

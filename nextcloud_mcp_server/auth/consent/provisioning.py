@@ -5,19 +5,26 @@ storage, so one of two concurrent ones wins. `complete` is reached in one transa
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.client_identity import identity
-from nextcloud_mcp_server.auth.consent.provider import GrantProvider, Identity
-from nextcloud_mcp_server.auth.consent.views import ClientIdentity, ConsentRequest
+from nextcloud_mcp_server.auth.consent.policy import (
+    GOT_AROUND,
+    LIFETIME,
+    OVER,
+    Policy,
+)
+from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
+from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
 from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
     MissingScope,
+    OtherPerson,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import (
@@ -31,49 +38,25 @@ from nextcloud_mcp_server.storage.records import (
     LoginResult,
     Permission,
     Principal,
+    SignedIn,
+    Tokens,
 )
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-#: A consent request that is not finished in this time has expired.
-LIFETIME = timedelta(seconds=600)
-
-ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
-ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please grant it again to continue."
-ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
-
-OVER = "This link is no longer valid; ask your assistant again for a new one."
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The operator's settings for consent.
-
-    `page_url` builds the URL of this server's consent page from an id. With None users go straight to
-    Nextcloud, as they must in a process without a web server.
-    """
-
-    nextcloud_url: str
-    nextcloud_host: str
-    bound: frozenset[str]
-    page_url: Callable[[str], str] | None
-
-    @property
-    def kind(self) -> str:
-        """The kind of new consent requests: through this server's page, or directly at Nextcloud.
-
-        The two kinds do not mix.
-        """
-        return "page" if self.page_url else "direct"
+#: So many attempts by other users end a consent request: its link has been passed on.
+MOST_REFUSALS = 3
 
 
 class Provisioning:
     """Creates consent requests and records how they end.
 
-    `within` limits it to one user, for the same reason as in `Poller`: a consent request that a server for
-    another Nextcloud began must not be continued at this one.
+    `within` limits it to the one user of single-user mode, for the same reason as in `Poller`: a consent request
+    that a server for another Nextcloud began must not be continued at this one. Without it there are many users,
+    each of whom signs in before they answer: then only an account that was known beforehand is accepted from a
+    login flow, since every holder of its link can finish it.
     """
 
     def __init__(
@@ -97,6 +80,11 @@ class Provisioning:
     def bound(self) -> frozenset[str]:
         """The scopes that may be permitted at all."""
         return self._policy.bound
+
+    @property
+    def implicit_user(self) -> SignedIn | None:
+        """The one user of single-user mode, who need not sign in; None where there are many users."""
+        return self._within and SignedIn(self._within, "", None, self._clock(), self._clock())
 
     @property
     def nextcloud_url(self) -> str:
@@ -136,17 +124,8 @@ class Provisioning:
             url = secret.get_secret_value()
             await self._database.elicitations.set_url(elicitation.id, url)
         return ElicitationRequired(
-            self._message(grant), url=url, elicitation_id=elicitation.id, reused=not made
+            self._policy.message(grant), url=url, elicitation_id=elicitation.id, reused=not made
         )
-
-    def _message(self, grant: Grant | None) -> str:
-        message = ASK
-        if grant is not None:
-            message = ASK_AGAIN if grant.credential.needs_reauth else ASK_MORE
-        if self._policy.page_url is None:
-            # Nextcloud's own page cannot name the scopes, so the message must.
-            message += f" It will allow: {', '.join(sorted(self._policy.bound))}."
-        return message
 
     async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
         """Return a user's own consent request; None for unknown, malformed and other users' ids alike."""
@@ -158,19 +137,46 @@ class Provisioning:
         still_open = await self._database.elicitations.still_open(elicitation_ids, within=self._within)
         return [elicitation_id for elicitation_id in elicitation_ids if elicitation_id not in still_open]
 
-    async def view(self, elicitation_id: str) -> ConsentRequest | None:
-        """Return a consent request as its page shows it, without changing it; None for an unknown id."""
+    async def own(self, elicitation_id: str, who: SignedIn) -> Elicitation:
+        """Return a consent request of this user. An attempt by another user is audited and counted.
+
+        Raises:
+            ElicitationUnknown: There is no such consent request.
+            OtherPerson: It was asked of another user; after the third such try it is over, and the
+                next call of the user it was meant for makes a new one.
+        """
+        elicitation = await self._find(elicitation_id)
+        if elicitation is None or elicitation.kind != "page":
+            raise ElicitationUnknown(OVER)
+        if elicitation.principal != who.principal:
+            await self._refuse(elicitation, who)
+        return elicitation
+
+    async def see(self, elicitation_id: str, who: SignedIn) -> ConsentRequest:
+        """Return a consent request as its page shows it, without changing it; raises as `own`."""
         # Completion deletes the flow and adds the grant. In this order, a consent request that completes between
         # the reads is seen as complete with its grant, never as open without its flow.
         flow = await self._database.login_flows.find(elicitation_id)
-        elicitation = await self._find(elicitation_id)
-        if elicitation is None or elicitation.kind != "page":
-            return None
-        return await self._consent_request(elicitation, flow)
+        return await self._consent_request(await self.own(elicitation_id, who), flow)
+
+    async def _refuse(self, elicitation: Elicitation, who: SignedIn) -> NoReturn:
+        if elicitation.state.final:
+            raise ElicitationUnknown(OVER)
+        context = f"{who.principal.issuer} {who.principal.subject}"
+        entries = [
+            self._audit(elicitation, "refused: another person", context),
+            self._audit(elicitation, "refused: of another person", "", principal=who.principal),
+        ]
+        await self._database.audit.append(entries)
+        if await self._database.elicitations.count_refusal(elicitation.id) >= MOST_REFUSALS:
+            await self._finish(elicitation, ElicitationState.FAILED, error=GOT_AROUND)
+        raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
     async def _consent_request(self, elicitation: Elicitation, flow: LoginFlow | None) -> ConsentRequest:
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
         granted = grant.permission.scopes if grant and grant.permission else frozenset[str]()
+        is_local = elicitation.client_id == PERSONAL_CLIENT_ID
+        known = None if is_local else await self._database.clients.find(elicitation.client_id)
         return ConsentRequest(
             id=elicitation.id,
             state=elicitation.state,
@@ -183,32 +189,8 @@ class Provisioning:
             expires_at=elicitation.expires_at,
             account_name=elicitation.account_name,
             error=elicitation.error,
-            client=await self._identity(elicitation.client_id, elicitation.client_name),
+            client=identity(elicitation.client_id, elicitation.client_name, known),
         )
-
-    async def _identity(self, client_id: str, name: str) -> ClientIdentity | None:
-        known = None if client_id == PERSONAL_CLIENT_ID else await self._database.clients.find(client_id)
-        return identity(client_id, name, known)
-
-    async def approve(self, elicitation_id: str, scopes: frozenset[str]) -> ConsentRequest:
-        """Record that the user pressed Allow, and start the login flow at Nextcloud if one is needed.
-
-        A user who is connected already and only permits more needs no login flow.
-
-        Raises:
-            ElicitationUnknown: The consent request is over, or never was.
-            NextcloudError: Nextcloud could not be asked; the consent request stays open for another try.
-        """
-        elicitation = await self._active(elicitation_id)
-        if elicitation.kind != "page":
-            # It leads straight to Nextcloud; this server's page does not show it.
-            raise ElicitationUnknown(OVER)
-        if not await self.permit(elicitation, scopes):
-            await self._provider.authorize_url(elicitation, scopes & self._policy.bound)
-        consent_request = await self.view(elicitation_id)
-        if consent_request is None:
-            raise ElicitationUnknown(OVER)
-        return consent_request
 
     async def permit(
         self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
@@ -232,9 +214,20 @@ class Provisioning:
         await self._complete(elicitation, None, grant.account, grant.credential, scopes & self._policy.bound)
         return True
 
+    async def follow(self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None) -> None:
+        """Start a login flow at Nextcloud; it has no callback. With many users it must open the account `uid`.
+
+        Raises:
+            WrongAccount: The flow was started for another account.
+            NextcloudError: Nextcloud could not be asked; the consent request stays open for another try.
+        """
+        await self._provider.authorize_url(elicitation, scopes, uid=uid)
+
     async def decline(self, elicitation_id: str) -> None:
         """Record that the user declined; an app password that Nextcloud still gives is deleted there."""
-        elicitation = await self._active(elicitation_id)
+        elicitation = await self._find(elicitation_id)
+        if elicitation is None or elicitation.state.final:
+            raise ElicitationUnknown(OVER)
         await self._finish(elicitation, ElicitationState.DECLINED)
 
     async def exchanged(self, flow: LoginFlow, result: LoginResult, identity: Identity) -> bool:
@@ -249,17 +242,33 @@ class Provisioning:
         if elicitation is None or elicitation.state.final or current is None or current.discard:
             return False
         account = self._account(flow.principal, identity)
-        credential = Credential(
-            id=str(uuid4()),
-            account_id=account.id,
-            provider=self._provider.name,
-            login_name=result.login_name,
-            secret=result.app_password,
-            needs_reauth=False,
-            version=1,
-            created_at=account.created_at,
-        )
+        given = Tokens(result.app_password, None, None)
+        credential = self._credential(account, given, self._provider.name, result.login_name)
         return await self._complete(elicitation, current, account, credential, current.scopes)
+
+    async def connected(
+        self,
+        elicitation: Elicitation,
+        given: ExchangeResult,
+        scopes: frozenset[str],
+        *,
+        provider: str,
+        uid: str | None,
+    ) -> bool:
+        """Store the tokens of a callback as a grant, in one transaction; False if the request is over.
+
+        `uid` is the account that the operator's mapping gives the user; None if the user has confirmed that the
+        account is theirs.
+
+        Raises:
+            WrongAccount: The account is another one, or another user has connected it. Nothing is
+                stored, and the consent request stays open for another try.
+        """
+        account = replace(self._account(elicitation.principal, given.identity), mapped=uid is not None)
+        credential = self._credential(account, given.tokens, provider, account.uid)
+        return await self._complete(
+            elicitation, None, account, credential, scopes & self._policy.bound, uid=uid
+        )
 
     async def failed(self, flow: LoginFlow, sentence: str) -> None:
         """Record that the consent request failed, with the sentence for the user."""
@@ -279,26 +288,15 @@ class Provisioning:
         account: Account,
         credential: Credential,
         scopes: frozenset[str],
+        *,
+        uid: str | None = None,
     ) -> bool:
-        try:
-            return await self._store(elicitation, flow, account, credential, scopes)
-        except WrongAccount as error:
-            await self._wrong_account(elicitation, account.uid, error)
-            raise
+        """Store a grant, whose account must be `uid` if that is given; False if the request is over.
 
-    async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
-        """Record that the credential opens another account than the user's."""
-        del uid
-        await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
-
-    async def _store(
-        self,
-        elicitation: Elicitation,
-        flow: LoginFlow | None,
-        account: Account,
-        credential: Credential,
-        scopes: frozenset[str],
-    ) -> bool:
+        With many users, the account of a login flow must be the one that the flow was started for.
+        """
+        if flow is not None and self._within is None:
+            uid, account = flow.uid or "", replace(account, mapped=True)
         permission = Permission(
             principal=elicitation.principal,
             client_id=elicitation.client_id,
@@ -306,16 +304,34 @@ class Provisioning:
             scopes=scopes,
             granted_at=self._clock(),
         )
-        stored = await self._database.grants.complete(
-            elicitation=elicitation,
-            flow=flow,
-            account=account,
-            credential=credential,
-            permission=permission,
-            audit=self._audit(elicitation, "consent", "granted", " ".join(sorted(scopes))),
-        )
+        try:
+            if uid is not None:
+                _require_account(account, uid)
+            stored = await self._database.grants.complete(
+                elicitation=elicitation,
+                flow=flow,
+                account=account,
+                credential=credential,
+                permission=permission,
+                audit=self._audit(elicitation, "granted", " ".join(sorted(scopes))),
+            )
+        except WrongAccount as error:
+            await self._wrong_account(elicitation, account.uid, error)
+            raise
         await self._on_finished(elicitation.id)
         return stored
+
+    async def _wrong_account(self, elicitation: Elicitation, uid: str, error: WrongAccount) -> None:
+        """Record that the credential opens another account than the user's.
+
+        A user who signed in here can sign in to Nextcloud again, so their consent request stays open.
+        """
+        if self._within is not None:
+            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
+            return
+        await self._database.elicitations.set_error(elicitation.id, str(error))
+        refused = self._audit(elicitation, "refused: wrong account", uid)
+        await self._database.audit.append([refused])
 
     def _account(self, principal: Principal, identity: Identity) -> Account:
         return Account(
@@ -328,18 +344,27 @@ class Provisioning:
             created_at=self._clock(),
         )
 
+    @staticmethod
+    def _credential(account: Account, tokens: Tokens, provider: str, login_name: str) -> Credential:
+        return Credential(
+            id=str(uuid4()),
+            account_id=account.id,
+            provider=provider,
+            login_name=login_name,
+            secret=tokens.access_token,
+            needs_reauth=False,
+            version=1,
+            created_at=account.created_at,
+            refresh_token=tokens.refresh_token,
+            expires_at=tokens.expires_at,
+        )
+
     async def _finish(
         self, elicitation: Elicitation, state: ElicitationState, *, error: str | None = None
     ) -> None:
-        audit = self._audit(elicitation, "consent", state, error or "")
+        audit = self._audit(elicitation, state, error or "")
         await self._database.elicitations.finish(elicitation.id, state, error=error, audit=audit)
         await self._on_finished(elicitation.id)
-
-    async def _active(self, elicitation_id: str) -> Elicitation:
-        elicitation = await self._find(elicitation_id)
-        if elicitation is None or elicitation.state.final:
-            raise ElicitationUnknown(OVER)
-        return elicitation
 
     async def _find(self, elicitation_id: str) -> Elicitation | None:
         try:
@@ -352,7 +377,6 @@ class Provisioning:
     def _audit(
         self,
         elicitation: Elicitation,
-        action: str,
         result: str,
         detail: str,
         *,
@@ -362,7 +386,15 @@ class Provisioning:
             at=self._clock(),
             principal=principal or elicitation.principal,
             client_id=elicitation.client_id,
-            action=action,
+            action="consent",
             result=result,
             detail=detail,
+        )
+
+
+def _require_account(account: Account, uid: str) -> None:
+    if account.uid != uid:
+        raise WrongAccount(
+            f"Nextcloud answered for {account.uid!r}, but your account is {uid!r}. Nothing was stored."
+            f" Sign in to Nextcloud as {uid!r} and try again."
         )

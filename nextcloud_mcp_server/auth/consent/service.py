@@ -1,7 +1,8 @@
-"""The consent service of multi-user modes: sign-in, consent, the grant flow, the account page.
+"""The consent service of every mode: sign-in, consent, the grant flow, the account page.
 
 What each user may do is decided here and in the classes below, never in a page. Each method takes the signed-in
-user, or the token of the browser session; a refusal is an exception.
+user, or the token of the browser session; a refusal is an exception. In single-user mode there is one implicit
+user, and no sign-in.
 """
 
 import re
@@ -13,10 +14,10 @@ from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, 
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.grant_flow import GrantFlow
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.orphaned_code import codes_in, spent_unless_used
+from nextcloud_mcp_server.auth.consent.policy import OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import OVER, Policy
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.sign_in_flow import SignInFlow
 from nextcloud_mcp_server.auth.consent.views import (
     AccountView,
@@ -46,17 +47,18 @@ _TARGET = re.compile(r"account|consent:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 
 
 class ConsentService:
-    """The consent state machine, as the browsers of many users reach it.
+    """The consent state machine, as browsers reach it.
 
     Without a redirect `provider`, users confirm in a login flow at Nextcloud, which this server's page follows.
-    Every holder of its link can finish it, so there must be a mapping.
+    Every holder of its link can finish it, so there must be a mapping where users sign in. Without a `sign_in`
+    every browser is that of the one implicit user.
     """
 
     def __init__(
         self,
         database: "Database",
-        provisioning: MultiUserProvisioning,
-        sign_in: SignInFlow[Any],
+        provisioning: Provisioning,
+        sign_in: SignInFlow[Any] | None,
         provider: RedirectProvider | None,
         *,
         outbox: Outbox,
@@ -67,14 +69,15 @@ class ConsentService:
         tokens: ClientTokens | None = None,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
-        if provider is None and sign_in.mapping_claim is None:
+        mapped = sign_in is not None and sign_in.mapping_claim is not None
+        if provider is None and sign_in is not None and not mapped:
             raise ConfigurationError(
                 "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the "
                 "claim that holds it in ACCOUNT_MAPPING."
             )
         self._database = database
         self._provisioning = provisioning
-        self._sign_in = sign_in
+        self._known_sign_in = sign_in
         self._follows = provider is None
         self._clock = clock
         self._grant_flow = GrantFlow(
@@ -84,7 +87,7 @@ class ConsentService:
             outbox=outbox,
             exchange_limiter=exchange_limiter,
             clock=clock,
-            mapped=sign_in.mapping_claim is not None,
+            mapped=mapped,
         )
         self._page = AccountPage(
             database,
@@ -95,6 +98,21 @@ class ConsentService:
             tokens=tokens,
             revoke_seconds=revoke_seconds,
         )
+
+    @property
+    def _sign_in(self) -> SignInFlow[Any]:
+        if self._known_sign_in is None:
+            raise ElicitationUnknown(OVER)
+        return self._known_sign_in
+
+    @property
+    def _brings_access(self) -> bool:
+        return self._known_sign_in is not None and self._known_sign_in.brings_access
+
+    @property
+    def implicit_user(self) -> SignedIn | None:
+        """The one user of single-user mode; None where users sign in."""
+        return None if self._known_sign_in is not None else self._provisioning.implicit_user
 
     @property
     def can_switch(self) -> bool:
@@ -145,10 +163,13 @@ class ConsentService:
         )
         return SignInDone(token=token, signed_in=signed_in, target=returned.target)
 
-    async def signed_in(self, token: str) -> SignedIn | None:
-        """Return the user of a browser session; None without a session, or after its end."""
+    async def signed_in(self, token: str, *, is_callback: bool = False) -> SignedIn | None:
+        """Return the user of a browser session; None without a session, or after its end.
+
+        The last use is recorded, except at a callback: the page that it leads to does so.
+        """
         found = await self._database.sign_ins.find(token)
-        if found is not None:
+        if found is not None and not is_callback:
             await self._database.sign_ins.used(token)
         return found
 
@@ -214,7 +235,7 @@ class ConsentService:
         if pending_grant is not None:
             await self._grant_flow.use(elicitation, pending_grant, allowed, who, token)
             return None
-        if self._follows and uid is not None:
+        if self._follows:
             await self._provisioning.follow(elicitation, allowed, uid=uid)
             return None
         return await self._grant_flow.start(elicitation, allowed, who, token)
@@ -263,7 +284,7 @@ class ConsentService:
             OtherPerson: It is another user's.
         """
         await self._provisioning.own(elicitation_id, who)
-        if self._sign_in.brings_access:
+        if self._brings_access:
             # The sign-in itself identified the account, so there is nothing to confirm.
             return None
         return await self._database.pending_grants.find(elicitation_id, sign_in=token)
@@ -315,7 +336,7 @@ class ConsentService:
 
     async def _brought(self, elicitation: Elicitation, token: str) -> PendingGrant | None:
         """Return the pending grant that the sign-in itself brought for this consent request."""
-        if not self._sign_in.brings_access:
+        if not self._brings_access:
             return None
         return await self._database.pending_grants.find(elicitation.id, sign_in=token)
 
@@ -326,7 +347,7 @@ class ConsentService:
         return elicitation
 
     def _account_of(self, who: SignedIn) -> str | None:
-        claim = self._sign_in.mapping_claim
+        claim = None if self._known_sign_in is None else self._known_sign_in.mapping_claim
         if claim is not None and who.uid is None:
             raise SignInRefused(
                 f"Your sign-in does not say which Nextcloud account is yours (claim {claim!r});"

@@ -30,7 +30,6 @@ from nextcloud_mcp_server.server.public_urls import MCP_PATH
 from nextcloud_mcp_server.server.services import Job, LazyServices, Overrides, Services, open_key_ring
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web import oauth_api
-from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.client_limits import ClientLimits
 from nextcloud_mcp_server.web.metadata import Resource
 
@@ -94,10 +93,10 @@ class Builtin(MultiUserMode[BuiltinAuth]):
             limits=ClientLimits(self.limits),
         )
 
-    def authorizations(self, services: LazyServices[BuiltinAuth]) -> Callable[[], Awaitable[Authorizations]]:
+    def authorizations(self, services: LazyServices[BuiltinAuth]) -> Callable[[], Awaitable[Authorization]]:
         """Return the authorization server behind `/authorize`."""
 
-        async def authorization() -> Authorizations:
+        async def authorization() -> Authorization:
             return (await services.auth()).authorization
 
         return authorization

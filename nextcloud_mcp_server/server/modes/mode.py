@@ -10,7 +10,6 @@ from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -39,8 +38,7 @@ class Mode(ABC, Generic[AuthT]):
     page_url: Callable[[str], str] | None = None
     overrides: Overrides = field(default_factory=Overrides)
 
-    #: The classes that `open_services` creates for this mode.
-    provisioning: ClassVar[type[Provisioning]] = Provisioning
+    #: The class that `open_services` creates for this mode.
     accounts: ClassVar[type[GrantedAccounts]] = GrantedAccounts
 
     def __post_init__(self) -> None:

@@ -13,8 +13,8 @@ from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.account_page import ClientTokens
+from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
-from nextcloud_mcp_server.auth.consent.multi_user_provisioning import MultiUserProvisioning
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.consent.sign_in_flow import SignInFlow
@@ -30,14 +30,12 @@ from nextcloud_mcp_server.server.services import (
     Job,
     LazyServices,
     Services,
-    open_key_ring,
     policy_of,
+    sub_keys,
 )
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.web.authorizations import Authorizations
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
-from nextcloud_mcp_server.web.consent_backend import ConsentBackend, Params
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
@@ -49,6 +47,9 @@ from nextcloud_mcp_server.web.routes import multi_user_routes
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
+
+    from nextcloud_mcp_server.auth.builtin.authorization import Authorization
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,6 @@ MultiUserAuthT = TypeVar("MultiUserAuthT", bound=MultiUserAuth)
 class MultiUserMode(Mode[MultiUserAuthT]):
     """Users sign in, each with an account of their own; a subclass says where, and verifies the tokens."""
 
-    provisioning = MultiUserProvisioning
     accounts = MultiUserAccounts
 
     #: Paths below which pages of other origins may ask.
@@ -104,7 +104,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     def authorizations(
         self,
         services: LazyServices[MultiUserAuthT],  # noqa: ARG002 - for the mode that issues tokens
-    ) -> Callable[[], Awaitable[Authorizations]] | None:
+    ) -> Callable[[], Awaitable["Authorization"]] | None:
         """Return the authorization server behind `/authorize`; None where another party issues tokens."""
         return None
 
@@ -119,7 +119,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
         """Create what is behind the pages, for users who sign in with `sign_in`."""
         return ConsentService(
             services.database,
-            cast("MultiUserProvisioning", services.provisioning),
+            cast("Provisioning", services.provisioning),
             sign_in,
             services.redirect_provider,
             outbox=services.outbox,
@@ -171,12 +171,12 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     def routes(self, services: LazyServices[MultiUserAuthT]) -> "list[BaseRoute]":
         """Build metadata, the endpoints of this mode and the pages."""
 
-        async def consent_service() -> ConsentBackend:
+        async def consent_service() -> ConsentService:
             return (await services.auth()).consent_service
 
         pages = multi_user_routes(
             consent_service,
-            keys=lambda: open_key_ring(self.settings).derive("forms"),
+            keys=sub_keys(self.settings, "forms"),
             nextcloud_host=policy_of(self.settings, self.page_url).nextcloud_host,
             mcp_url=self.resource.url,
             clock=self.overrides.clock,
@@ -198,7 +198,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
             streams=self.connections.streams,
             limiter=RequestLimiter(RequestRates(per_minute=self.settings.requests_per_minute)),
         )
-        known = KnownBrowsers(layer, keys=lambda: open_key_ring(self.settings).derive("known-browsers"))
+        known = KnownBrowsers(layer, keys=sub_keys(self.settings, "known-browsers"))
 
         async def spend(params: Params) -> None:
             await (await services.auth()).consent_service.spend_if_known(params)

@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
+from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
@@ -19,7 +21,7 @@ from nextcloud_mcp_server.server.services import (
     LazyServices,
     Services,
     nextcloud_url_of,
-    open_key_ring,
+    sub_keys,
 )
 from nextcloud_mcp_server.settings.checks import SHORTEST_SECRET
 from nextcloud_mcp_server.settings.environment import Settings
@@ -28,13 +30,13 @@ from nextcloud_mcp_server.storage.records import Principal
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from nextcloud_mcp_server.auth.consent.service import ConsentService
     from nextcloud_mcp_server.web.middleware import WebConfig
-    from nextcloud_mcp_server.web.single_user_consent import SingleUserConsent
 
 logger = logging.getLogger(__name__)
 
 
-class Personal(Mode[None]):
+class Personal(Mode["ConsentService | None"]):
     """One user, without a sign-in. Over stdio the user consents directly at Nextcloud."""
 
     def __post_init__(self) -> None:
@@ -54,27 +56,54 @@ class Personal(Mode[None]):
         """Return the user; all clients share one permission."""
         return personal_caller(self._url, wire.client_name(ctx))
 
-    def open_auth(self, services: Services) -> tuple[None, Sequence[Job]]:
-        """Add nothing: there is no sign-in, and the secret is no token."""
-        del services
-        return None, ()
+    def open_auth(self, services: Services) -> "tuple[ConsentService | None, Sequence[Job]]":
+        """Create what is behind the consent pages, for one user who need not sign in; None without pages."""
+        return (None if self.page_url is None else self._consent_service(services)), ()
+
+    def _consent_service(self, services: Services) -> "ConsentService":
+        from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter  # noqa: PLC0415 - HTTP only
+        from nextcloud_mcp_server.auth.consent.service import ConsentService  # noqa: PLC0415 - HTTP only
+
+        clock = self.overrides.clock
+        return ConsentService(
+            services.database,
+            services.provisioning or self._nothing_to_consent_to(services),
+            None,
+            None,
+            outbox=services.outbox,
+            policy=services.policy,
+            exchange_limiter=ExchangeLimiter(services.database, clock=clock),
+            clock=clock,
+            on_changed=services.forget,
+        )
+
+    def _nothing_to_consent_to(self, services: Services) -> Provisioning:
+        """Return the state machine of a user without consent requests: the operator configured the credential."""
+        clock = self.overrides.clock
+        return Provisioning(
+            services.database,
+            LoginFlowProvider(services.nextcloud, services.database, clock=clock),
+            services.policy,
+            clock=clock,
+            on_finished=_nothing_waits,
+            within=Principal("", ""),
+        )
 
     @property
     def resumes(self) -> bool:
         """Whether there is a database already; a client that only lists tools creates none."""
         return has_state(self.settings)
 
-    def routes(self, services: LazyServices[None]) -> "list[BaseRoute]":
+    def routes(self, services: "LazyServices[ConsentService | None]") -> "list[BaseRoute]":
         """Build the consent pages."""
         from nextcloud_mcp_server.web.routes import routes  # noqa: PLC0415 - HTTP only
-        from nextcloud_mcp_server.web.single_user_consent import NothingToAllow  # noqa: PLC0415 - HTTP only
 
-        async def consent() -> "SingleUserConsent":
-            return (await services.get()).provisioning or NothingToAllow()
+        async def consent_service() -> "ConsentService":
+            return cast("ConsentService", await services.auth())
 
         return routes(
-            consent,
-            csrf_keys=lambda: open_key_ring(self.settings).derive("forms"),
+            consent_service,
+            csrf_keys=sub_keys(self.settings, "forms"),
             sandbox=self.settings.sandbox,
             secret=self._secret is not None,
         )
@@ -90,6 +119,10 @@ class Personal(Mode[None]):
             secure_cookies=public_urls.encrypted,
             mcp_path=MCP_PATH,
         )
+
+
+async def _nothing_waits(elicitation_id: str) -> None:
+    """Do nothing: no call waits for a consent request."""
 
 
 def bearer_secret(settings: Settings) -> SecretStr | None:

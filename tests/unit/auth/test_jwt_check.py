@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt import PyJWK
 
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS
-from nextcloud_mcp_server.auth.jwt_check import decode, looks_signed, read_header, read_unverified
+from nextcloud_mcp_server.auth.jwt_check import SignedToken, decode, read_header, signed_token
 from nextcloud_mcp_server.errors import TokenRefused
 from tests.issuer_fixtures import (
     ISSUER,
@@ -33,7 +33,7 @@ KINDS = {"RS": "RSA", "PS": "RSA", "ES256": "P-256", "ES384": "P-384", "EdDSA": 
 
 def check(token: str, key: PyJWK = KEY, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - options of decode
     options: dict[str, Any] = {"issuer": ISSUER, "audience": RESOURCE, "typ": {"at+jwt"}, "now": NOW}
-    return dict(decode(token, key, **(options | changes)))
+    return dict(decode(signed_token(token), key, **(options | changes)))
 
 
 @pytest.mark.parametrize("alg", sorted(ALGORITHMS))
@@ -202,9 +202,11 @@ def test_the_operator_can_accept_fewer_algorithms_but_not_more() -> None:
     token = signed(claims())
 
     with pytest.raises(TokenRefused, match="algorithm"):
-        read_header(token, algorithms={"ES256"})
+        read_header(signed_token(token), algorithms={"ES256"})
     with pytest.raises(TokenRefused, match="algorithm"):
-        read_header(by_hand(HEADER | {"alg": "HS256"}, claims(), b"secret"), algorithms={"HS256"})
+        read_header(
+            signed_token(by_hand(HEADER | {"alg": "HS256"}, claims(), b"secret")), algorithms={"HS256"}
+        )
 
 
 def test_a_token_for_another_algorithm_than_the_key_is_refused() -> None:
@@ -215,13 +217,13 @@ def test_a_token_for_another_algorithm_than_the_key_is_refused() -> None:
 
 
 def test_claims_can_be_read_before_the_signature_is_known() -> None:
-    assert read_unverified(raw_token(HEADER, claims())) == json.loads(json.dumps(claims()))
+    assert signed_token(raw_token(HEADER, claims())).claims == json.loads(json.dumps(claims()))
     with pytest.raises(TokenRefused):
-        read_unverified(raw_token(HEADER, b"[]"))
+        _ = signed_token(raw_token(HEADER, b"[]")).claims
 
 
 @pytest.mark.parametrize(
     ("token", "signed_"), [(SIGNED, True), ("opaque", False), ("a.b.c", False), ("é.b.c", False)]
 )
 def test_an_opaque_token_is_told_from_a_signed_one(token: str, *, signed_: bool) -> None:
-    assert looks_signed(token) is signed_
+    assert (SignedToken.parse(token) is not None) is signed_

@@ -4,7 +4,7 @@ import pytest
 from nextcloud_mcp_server.auth.client_identity import identity
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.known_clients import imitated
-from tests.memory_authorizations import CURSOR, LOOPBACK, MemoryAuthorizations
+from tests.authorization_pages import CURSOR, LOOPBACK, client_of
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,17 @@ def test_letters_that_only_look_like_a_known_name_are_an_imitation_on_this_compu
 
 
 def test_what_is_known_of_a_client_depends_on_who_knows_it() -> None:
-    clients = MemoryAuthorizations()
-    clients.client("mcp-1", name="Claude", redirect_uris=("https://evil.example/cb", LOOPBACK, LOOPBACK))
-    clients.client("mcp-2", name="Cursor", redirect_uris=(CURSOR,))
+    claude = client_of("mcp-1", redirect_uris=("https://evil.example/cb", LOOPBACK, LOOPBACK))
+    cursor = client_of("mcp-2", name="Cursor", redirect_uris=(CURSOR,))
 
     assert identity("local", "Claude", None) is None
     assert identity("https://claude.ai/oauth/client", "Claude", None) == ClientIdentity(host="claude.ai")
     assert identity("https://a.example/client", "Claude", None) == ClientIdentity(
         host="a.example", imitates="Claude"
     )
-    assert identity("mcp-1", "Claude", clients.clients["mcp-1"]) == ClientIdentity(
+    assert identity("mcp-1", "Claude", claude) == ClientIdentity(
         leads_to=("evil.example", ""), imitates="Claude"
     )
-    assert identity("mcp-2", "Cursor", clients.clients["mcp-2"]) == ClientIdentity(leads_to=("cursor:",))
+    assert identity("mcp-2", "Cursor", cursor) == ClientIdentity(leads_to=("cursor:",))
     assert identity("kc-client", "Claude", None) == ClientIdentity(id="kc-client")
     assert identity("kc-client", "Сlaude", None) == ClientIdentity(id="kc-client", imitates="Claude")

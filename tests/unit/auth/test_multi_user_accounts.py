@@ -28,7 +28,7 @@ async def test_a_client_ends_its_own_access_at_once_and_leaves_the_others_and_th
 ) -> None:
     await stage.connect(process)
     other = replace(stage.caller, client_id="other")
-    await process.provisioning.approve((await process.ask(other)).id, READ)
+    await process.approve((await process.ask(other)).id, READ)
     await accounts.open(other, READ)
     await accounts.open(stage.caller, READ)
 

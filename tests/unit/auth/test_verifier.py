@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth import strict_json
 from nextcloud_mcp_server.auth.introspection import Introspection
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.errors import IssuerUnavailable, TokenRefused
@@ -255,3 +256,20 @@ async def test_no_token_is_accepted_while_the_keys_are_unknown() -> None:
 
     with pytest.raises(IssuerUnavailable):
         await verifier(provider).verify(signed(claims()))
+
+
+async def test_the_header_and_the_claims_of_a_token_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    read = strict_json.read
+
+    def counted(text: bytes) -> object:
+        parsed.append(text)
+        return read(text)
+
+    checking = verifier()
+    await checking.verify(signed(claims()))
+    monkeypatch.setattr(strict_json, "read", counted)
+
+    await checking.verify(signed(claims()))
+
+    assert len(parsed) == len(set(parsed)) == 2

@@ -36,9 +36,11 @@ async def test_users_see_the_public_address_of_nextcloud(stage: ProcessHost) -> 
         with pytest.raises(ElicitationRequired) as caught:
             await services.accounts.open(stage.caller, READ)
         assert services.provisioning is not None
-        consent_request = await services.provisioning.view(caught.value.elicitation_id)
+        assert services.provisioning.implicit_user is not None
+        consent_request = await services.provisioning.see(
+            caught.value.elicitation_id, services.provisioning.implicit_user
+        )
 
-    assert consent_request is not None
     assert consent_request.nextcloud_host == "cloud.example.org"
 
 

@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.server.http_app import build_http_app
@@ -10,6 +11,7 @@ from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.storage import crypto
 from tests.auth_fixtures import NEXTCLOUD, ProcessHost
 
 SITE = PublicUrls("http://127.0.0.1:8765", "http://127.0.0.1:8765")
@@ -59,3 +61,31 @@ async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stag
 
     assert page.status_code >= 400
     assert made.secret not in page.text
+
+
+async def test_the_keys_are_read_and_derived_with_the_first_page_alone(
+    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    load, derive = crypto.load_or_create_key_file, crypto.KeyRing.derive
+
+    def counted_load(path: Path) -> tuple[list[SecretStr], bool]:
+        done.append(path.name)
+        return load(path)
+
+    def counted_derive(keys: crypto.KeyRing, purpose: str) -> list[bytes]:
+        done.append(purpose)
+        return derive(keys, purpose)
+
+    monkeypatch.setattr(crypto, "load_or_create_key_file", counted_load)
+    monkeypatch.setattr(crypto.KeyRing, "derive", counted_derive)
+    link = "/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
+
+    async with served(stage) as browser:
+        await browser.get(link)
+        first = list(done)
+        answers = [await browser.get(link) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [404] * 3
+    assert "forms" in first
+    assert done == first

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
     ElicitationState,
+    Held,
     PendingGrant,
     Principal,
 )
@@ -59,7 +60,9 @@ async def test_a_grant_whose_note_is_being_worked_off_is_not_held(
         principal=alice, nextcloud_url=URL, provider="nextcloud_oauth2", tokens=held.tokens
     )
 
-    assert not await database.pending_grants.hold(held, sign_in="browser-2", note=note)
+    held_now = await database.pending_grants.hold(held, sign_in="browser-2", note=note)
+
+    assert held_now is Held.NOT_STORED
     assert await database.pending_grants.find(asked.id, sign_in="browser-2") is None
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.authorization_pages import AuthorizationPages, open_authorization_pages
 from tests.multi_user_pages import MultiUserPages, open_multi_user_pages
 from tests.multi_user_pages import browser_of as multi_user_browser
 from tests.single_user_pages import SingleUserPages, browser_of, open_single_user_pages
@@ -37,6 +38,21 @@ async def multi_user_pages(
 ) -> AsyncGenerator[MultiUserPages]:
     async with open_multi_user_pages(tmp_path_factory.mktemp("pages"), template) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+async def all_authorization_pages(
+    tmp_path_factory: pytest.TempPathFactory, template: Path
+) -> AsyncGenerator[AuthorizationPages]:
+    async with open_authorization_pages(tmp_path_factory.mktemp("pages"), template) as opened:
+        yield opened
+
+
+@pytest.fixture
+def authorization_pages(all_authorization_pages: AuthorizationPages) -> AuthorizationPages:
+    """The pages of authorization requests, with an empty database."""
+    all_authorization_pages.forget()
+    return all_authorization_pages
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The pages between a chat client and its code, with a state machine in memory behind them."""
+"""The pages between a chat client and its code."""
 
 import re
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.auth.builtin.authorize_request import ReturnToClient
+from nextcloud_mcp_server.auth.builtin.documents import MOST_PER_ADDRESS
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -17,39 +17,37 @@ from nextcloud_mcp_server.errors import (
     DocumentUnreachable,
     GrantRefused,
     NextcloudMcpError,
-    NotAMember,
     Throttled,
     TooManyRequests,
     Unreachable,
 )
-from tests.callback_results import shown
-from tests.memory_authorizations import (
+from tests.authorization_pages import (
     CURSOR,
     HOSTED,
     LOOPBACK,
-    MemoryAuthorizations,
+    AuthorizationPages,
+    allowed_by,
     answer,
     ask_url,
     client_browser,
     come_back,
     confirm,
     fields_of,
-    target_of,
 )
-from tests.memory_consent_service import NEXTCLOUD, ORIGIN, state_of
+from tests.callback_results import shown
+from tests.multi_user_pages import NEXTCLOUD, ORIGIN, state_of, target_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
 
 
 @pytest.fixture
-def known() -> MemoryAuthorizations:
-    known = MemoryAuthorizations()
-    known.client()
-    return known
+async def known(authorization_pages: AuthorizationPages) -> AuthorizationPages:
+    await authorization_pages.client()
+    return authorization_pages
 
 
 @pytest.fixture
-async def browser(known: MemoryAuthorizations) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(known: AuthorizationPages) -> AsyncIterator[httpx2.AsyncClient]:
     async with client_browser(known) as opened:
         yield opened
 
@@ -83,17 +81,25 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
 
 
 async def test_requests_are_counted_by_the_address_of_the_browser(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    await browser.get(ask_url())
+    addresses = [f"https://host{number}.example/client.json" for number in range(MOST_PER_ADDRESS + 1)]
+    for address in addresses:
+        known.break_document(address, httpx2.ConnectError("refused"))
+    answers = [(await browser.get(ask_url(address))).status_code for address in addresses]
+    async with client_browser(known, address="198.51.100.9") as other:
+        elsewhere = await other.get(ask_url(addresses[-1]))
 
-    assert known.senders == ["127.0.0.1"]
+    assert answers == [*[503] * MOST_PER_ADDRESS, 429]
+    assert elsewhere.status_code == 503
 
 
 async def test_a_client_with_a_document_comes_from_the_host_of_the_document(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    page = await browser.get(ask_url(known.client(DOCUMENT), redirect_uri="https://elsewhere.example/cb"))
+    page = await browser.get(
+        ask_url(await known.client(DOCUMENT), redirect_uri="https://elsewhere.example/cb")
+    )
 
     assert "vouches" not in page.text
     assert re.findall(r"<dd>(?:<bdi>)?([^<]+)", page.text) == ["claude.ai", "elsewhere.example"]
@@ -116,9 +122,9 @@ async def test_a_client_on_this_computer_is_allowed_by_who_has_just_started_it(
 
 
 async def test_a_client_without_a_name_is_called_an_assistant(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    page = await browser.get(ask_url(known.client("mcp-nameless", name="\u202e\n")))
+    page = await browser.get(ask_url(await known.client("mcp-nameless", name="\u202e\n")))
 
     assert "<title>an assistant wants" in page.text.lower().replace("<bdi>", "")
     assert "given by the app" not in page.text
@@ -132,12 +138,13 @@ async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) ->
 
 
 async def test_the_page_is_created_without_a_request_to_another_host(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     await browser.get(ask_url())
 
-    assert known.calls == ["read"]
-    assert known.away == known.here == {}
+    assert known.pages.statements.changes == []
+    assert known.pages.network.asked == []
+    assert (known.away, known.here) == (0, 0)
 
 
 # What cannot be
@@ -158,11 +165,11 @@ async def test_the_page_is_created_without_a_request_to_another_host(
     ],
 )
 async def test_what_cannot_be_put_to_a_person_leads_nowhere(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, fault: Exception, status: int, title: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, fault: Exception, status: int, title: str
 ) -> None:
-    known.faults["read"] = fault
+    known.break_document(DOCUMENT, fault)
 
-    page = await browser.get(ask_url())
+    page = await browser.get(ask_url(DOCUMENT))
 
     assert page.status_code == status
     assert title in page.text
@@ -180,16 +187,14 @@ async def test_a_user_of_an_unknown_client_is_told_how_to_add_it_again(
 
 
 async def test_what_a_client_does_not_get_is_told_to_it_by_who_presses_the_button(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    asked = await known.read({"client_id": ["mcp-claude"]}, sender="")
-    url = f"{HOSTED}?error=invalid_target&iss={ORIGIN}"
-    known.faults["read"] = ReturnToClient("Not here.", url=url, asked=asked)
+    page = await browser.get(ask_url(resource="https://other.example"))
 
-    page = await browser.get(ask_url())
-
+    (link,) = links(page)
     assert page.status_code == 400
-    assert links(page) == [url]
+    assert link.startswith(f"{HOSTED}?error=invalid_target&")
+    assert httpx2.URL(link).params["iss"] == ORIGIN
     assert "refresh" not in page.headers
 
 
@@ -207,36 +212,36 @@ async def test_a_question_longer_than_any_is_not_read_and_said_to_be_the_apps_fa
 
 
 async def test_allow_leads_over_a_page_of_ours_to_nextcloud(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read", "files:write")
 
     assert redirect_target.status_code == 200
     assert target_of(redirect_target).startswith(f"{NEXTCLOUD}/index.php/apps/oauth2/authorize?")
     assert links(redirect_target) == [target_of(redirect_target)]
-    assert [auth_transaction.scopes for auth_transaction, _ in known.away.values()] == [
-        {"notes:read", "files:write"}
-    ]
+    assert await allowed_by(browser, known, redirect_target) == {"notes:read", "files:write"}
 
 
 async def test_what_was_not_offered_is_not_allowed(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    await answer(browser, "allow", "notes:read", "files:write", "admin", address=ask_url(scope="notes:read"))
+    address = ask_url(scope="notes:read")
 
-    assert [auth_transaction.scopes for auth_transaction, _ in known.away.values()] == [{"notes:read"}]
+    redirect_target = await answer(browser, "allow", "notes:read", "files:write", "admin", address=address)
+
+    assert await allowed_by(browser, known, redirect_target) == {"notes:read"}
 
 
 @pytest.mark.parametrize("scopes", [[], ["admin"]])
 async def test_allow_with_nothing_ticked_asks_once_more(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, scopes: list[str]
+    browser: httpx2.AsyncClient, known: AuthorizationPages, scopes: list[str]
 ) -> None:
     page = await answer(browser, "allow", *scopes)
 
     assert page.status_code == 400
     assert 'role="alert"' in page.text
     assert ticked(page) == []
-    assert known.away == {}
+    assert known.away == 0
 
 
 async def test_enter_in_a_box_asks_once_more_and_keeps_what_was_ticked(browser: httpx2.AsyncClient) -> None:
@@ -248,7 +253,7 @@ async def test_enter_in_a_box_asks_once_more_and_keeps_what_was_ticked(browser: 
 
 
 async def test_no_leads_back_with_the_clients_own_words(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     """N03: the client hears of it with its own state and our name."""
     told = await answer(browser, "deny")
@@ -256,7 +261,7 @@ async def test_no_leads_back_with_the_clients_own_words(
     url = f"{HOSTED}?error=access_denied&state=of+the+client&iss=https%3A%2F%2Fmcp.example.org"
     assert (told.status_code, target_of(told), links(told)) == (200, url, [url])
     assert "details" not in told.text
-    assert known.away == {}
+    assert known.away == 0
 
 
 async def test_where_an_answer_is_too_long_for_a_header_there_is_a_button(
@@ -271,7 +276,7 @@ async def test_where_an_answer_is_too_long_for_a_header_there_is_a_button(
 
 
 async def test_a_form_from_another_browser_is_refused(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     async with client_browser(known) as other:
         await other.get(ask_url())
@@ -280,13 +285,13 @@ async def test_a_form_from_another_browser_is_refused(
 
     assert refused.status_code == 403
     assert "Start once more from your app" in refused.text
-    assert known.calls == ["read", "read"]
+    assert known.pages.statements.changes == []
 
 
 async def test_a_user_whose_answer_failed_may_open_the_same_request_again(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    known.faults["approve"] = Unreachable("No connection.")
+    known.fail_at("INSERT INTO authorization_transactions", Unreachable("No connection."))
 
     page = await answer(browser, "allow", "notes:read")
     (again,) = links(page)
@@ -316,9 +321,9 @@ async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "")
 
 
 async def test_a_user_after_the_callback_is_asked_whether_the_account_is_their_own(
-    browser: httpx2.AsyncClient,
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    back = await come_back(browser, "bob", "notes:read", "notes:write")
+    back = await come_back(browser, known, "bob", "notes:read", "notes:write")
     page = await browser.get(back.headers["location"])
 
     assert back.status_code == 303
@@ -331,28 +336,30 @@ async def test_a_user_after_the_callback_is_asked_whether_the_account_is_their_o
 
 
 async def test_a_user_without_another_name_is_called_by_their_account(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    known.names["bob"] = ""
+    known.pages.call("bob", "")
 
-    page = await browser.get((await come_back(browser)).headers["location"])
+    page = await browser.get((await come_back(browser, known)).headers["location"])
 
     assert "Signed in as <strong><bdi>bob</bdi></strong>" in page.text
 
 
 async def test_what_was_allowed_earlier_is_shown_too(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    known.allowed["bob", "mcp-claude"] = frozenset({"files:write"})
+    await known.pages.client("bob", "mcp-claude", scopes=frozenset({"files:write"}))
 
-    page = await browser.get((await come_back(browser)).headers["location"])
+    page = await browser.get((await come_back(browser, known)).headers["location"])
 
     assert len(rows(page)) == 2
     assert "Part of this you allowed it earlier" in page.text
 
 
-async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(browser: httpx2.AsyncClient) -> None:
-    back = await come_back(browser, address=ask_url(redirect_uri=LOOPBACK))
+async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(
+    browser: httpx2.AsyncClient, known: AuthorizationPages
+) -> None:
+    back = await come_back(browser, known, address=ask_url(redirect_uri=LOOPBACK))
 
     assert (
         "Then you go back to the app on this computer." in (await browser.get(back.headers["location"])).text
@@ -373,16 +380,17 @@ async def test_a_user_that_declined_at_nextcloud_may_try_again_or_go_back(
 
 
 async def test_a_way_back_is_walked_once_and_in_one_browser(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read")
-    address = f"/oauth/callback/nextcloud?code=bob&state={state_of(target_of(redirect_target))}"
+    code, state = known.pages.code("bob"), state_of(target_of(redirect_target))
+    address = f"/oauth/callback/nextcloud?code={code}&state={state}"
 
     async with client_browser(known) as other:
         await other.get(ask_url())
         refused = await shown(other, await other.get(address))
     ended = await shown(browser, await browser.get(address))
-    first = await come_back(browser)
+    first = await come_back(browser, known)
     second = await shown(browser, await browser.get(str(first.request.url)))
 
     assert (refused.status_code, ended.status_code, second.status_code) == (403, 403, 403)
@@ -392,16 +400,16 @@ async def test_a_way_back_is_walked_once_and_in_one_browser(
 
 
 async def test_a_user_in_none_of_the_groups_is_told_so_and_so_is_the_client(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    known.faults["come_back"] = NotAMember("Not in a group.")
+    known.admit_only("staff")
 
-    page = await shown(browser, await come_back(browser))
+    page = await shown(browser, await come_back(browser, known))
 
     assert page.status_code == 403
     assert "members of certain groups" in page.text
     assert links(page)[1].startswith(f"{HOSTED}?error=access_denied&")
-    assert known.here == {}
+    assert known.here == 0
 
 
 @pytest.mark.parametrize(
@@ -409,11 +417,11 @@ async def test_a_user_in_none_of_the_groups_is_told_so_and_so_is_the_client(
     [(GrantRefused("No."), 403), (Throttled("Wait."), 503), (Unreachable("No connection."), 502)],
 )
 async def test_after_trouble_at_nextcloud_the_same_may_be_asked_again(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, fault: NextcloudMcpError, status: int
+    browser: httpx2.AsyncClient, known: AuthorizationPages, fault: NextcloudMcpError, status: int
 ) -> None:
-    known.faults["come_back"] = fault
+    known.pages.break_nextcloud(lambda _: fault)
 
-    page = await shown(browser, await come_back(browser))
+    page = await shown(browser, await come_back(browser, known))
 
     assert page.status_code == status
     assert [httpx2.URL(link).path for link in links(page)] == ["/authorize"]
@@ -422,8 +430,10 @@ async def test_after_trouble_at_nextcloud_the_same_may_be_asked_again(
 # Continue, and Not me
 
 
-async def test_continue_leads_back_with_a_code_that_can_be_copied(browser: httpx2.AsyncClient) -> None:
-    sent = await confirm(browser)
+async def test_continue_leads_back_with_a_code_that_can_be_copied(
+    browser: httpx2.AsyncClient, known: AuthorizationPages
+) -> None:
+    sent = await confirm(browser, known)
 
     url = httpx2.URL(target_of(sent))
     assert sent.status_code == 200
@@ -435,17 +445,19 @@ async def test_continue_leads_back_with_a_code_that_can_be_copied(browser: httpx
 
 
 @pytest.mark.parametrize("uri", [CURSOR, LOOPBACK])
-async def test_continue_opens_a_program(browser: httpx2.AsyncClient, uri: str) -> None:
-    sent = await confirm(browser, address=ask_url(redirect_uri=uri))
+async def test_continue_opens_a_program(
+    browser: httpx2.AsyncClient, uri: str, known: AuthorizationPages
+) -> None:
+    sent = await confirm(browser, known, address=ask_url(redirect_uri=uri))
 
     assert target_of(sent).startswith(f"{uri}?code=")
     assert ">Open the app</a>" in sent.text
 
 
 async def test_a_user_that_goes_back_after_continue_stays_connected(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    address = (await come_back(browser)).headers["location"]
+    address = (await come_back(browser, known)).headers["location"]
     form = fields_of(await browser.get(address))
     first = await browser.post("/authorize/confirm", data={**form, "answer": "mine"})
 
@@ -457,28 +469,28 @@ async def test_a_user_that_goes_back_after_continue_stays_connected(
     assert "Not me" not in page.text
     assert 'href="/account"' in page.text
     assert (not_me.status_code, not_me.headers["location"]) == (303, address)
-    assert target_of(first) != target_of(second)
+    assert target_of(first) == target_of(second)
     assert list(known.connected.values()) == ["bob"]
 
 
 async def test_not_me_connects_nothing_and_says_how_to_be_another_user(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    page = await confirm(browser, "not-mine")
+    page = await confirm(browser, known, "not-mine")
 
     again, back = links(page)
     assert page.status_code == 200
     assert "Sign out there first" in page.text
     assert back.startswith(f"{HOSTED}?error=access_denied&")
     assert (await browser.get(again)).status_code == 200
-    assert known.connected == known.here == {}
+    assert (known.connected, known.here) == ({}, 0)
 
 
 @pytest.mark.parametrize("said", ["", "none", "yes"])
 async def test_anything_else_asks_once_more(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, said: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, said: str
 ) -> None:
-    again = await confirm(browser, said)
+    again = await confirm(browser, known, said)
 
     assert again.status_code == 303
     assert again.headers["location"].startswith("/authorize/confirm?transaction=")
@@ -486,9 +498,9 @@ async def test_anything_else_asks_once_more(
 
 
 async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations
+    browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    address = (await come_back(browser)).headers["location"]
+    address = (await come_back(browser, known)).headers["location"]
     form = {**fields_of(await browser.get(address)), "answer": "mine"}
 
     async with client_browser(known) as other:
@@ -505,25 +517,34 @@ async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
     "query", ["", "?transaction=", "?transaction=short", f"?transaction={'a' * 32}&transaction={'a' * 32}"]
 )
 async def test_a_page_without_a_transaction_is_not_there(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, query: str
+    browser: httpx2.AsyncClient, known: AuthorizationPages, query: str
 ) -> None:
     page = await browser.get(f"/authorize/confirm{query}")
 
     assert page.status_code == 403
-    assert known.calls == []
+    assert known.pages.statements.seen == []
 
 
 # Who takes a callback
 
 
-@pytest.mark.parametrize(("state", "calls"), [("c-x", ["returned"]), ("s-x", []), ("x", []), ("", [])])
+@pytest.mark.parametrize(
+    ("state", "table"),
+    [
+        ("c-x", "authorization_transactions"),
+        ("s-x", "authorization_transactions"),
+        ("x", "grant_requests"),
+        ("", "grant_requests"),
+    ],
+)
 async def test_a_callback_goes_to_whom_its_state_names(
-    browser: httpx2.AsyncClient, known: MemoryAuthorizations, state: str, calls: list[str]
+    browser: httpx2.AsyncClient, known: AuthorizationPages, state: str, table: str
 ) -> None:
     answered = await browser.get("/oauth/callback/nextcloud", params={"code": "bob", "state": state})
 
     assert (await shown(browser, answered)).status_code == 403
-    assert known.calls == calls
+    tables = ("authorization_transactions", "grant_requests")
+    assert [each for each in tables if known.pages.statements.touch(each)] == [table]
 
 
 async def test_there_is_no_other_way_back_where_nextcloud_alone_knows_people(

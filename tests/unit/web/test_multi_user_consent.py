@@ -489,3 +489,21 @@ async def test_a_user_whose_account_is_taken_reads_what_to_ask_for(
 
     assert page.status_code == 403
     assert "ask the operator of this server to release it" in page.text
+
+
+@pytest.mark.parametrize("maps", [False, True])
+async def test_a_callback_takes_at_most_four_transactions(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, *, maps: bool
+) -> None:
+    """Also a minute after the last page: the last use of the session is recorded by the page that follows."""
+    consent_service.maps = maps
+    await sign_in(people, consent_service)
+    state = await gone_to_nextcloud(people, await consent_service.open())
+    consent_service.clock.forward(61)
+    consent_service.statements.reset()
+
+    params = {"code": consent_service.code("alice"), "state": state}
+    answer = await people.get("/oauth/callback/nextcloud", params=params)
+
+    assert answer.headers["location"].startswith("/oauth/done" if maps else "/oauth/confirm")
+    assert 1 < consent_service.statements.transactions <= 4

@@ -5,7 +5,6 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import (
-    ElicitationUnknown,
     Maintenance,
     NextcloudError,
     NotNextcloud,
@@ -19,7 +18,6 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
-from nextcloud_mcp_server.web.single_user_consent import NothingToAllow
 from tests.single_user_pages import ORIGIN, SingleUserPages, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -491,15 +489,3 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         answer = await later.post("/oauth/provision", data={**form, "allow": "notes:read"})
 
     assert answer.status_code == 303
-
-
-async def test_where_the_settings_give_the_access_no_link_leads_anywhere() -> None:
-    nothing = NothingToAllow()
-
-    shown = await nothing.view(UNKNOWN)
-
-    assert shown is None
-    with pytest.raises(ElicitationUnknown):
-        await nothing.approve(UNKNOWN, frozenset({"notes:read"}))
-    with pytest.raises(ElicitationUnknown):
-        await nothing.decline(UNKNOWN)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply
-from nextcloud_mcp_server.formats.vcard import VCard, escape
+from nextcloud_mcp_server.formats.content_line import escape
+from nextcloud_mcp_server.formats.vcard import VCard
 
 _TEXTS = ("FN", "NICKNAME", "TITLE", "NOTE", "EMAIL", "TEL", "URL")
 _PARTS = {"N": 5, "ORG": 2, "ADR": 7}

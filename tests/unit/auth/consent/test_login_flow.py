@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent import login_flow as module
-from nextcloud_mcp_server.auth.consent import provisioning
+from nextcloud_mcp_server.auth.consent import policy
 from nextcloud_mcp_server.errors import ElicitationUnknown
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow
@@ -19,7 +19,7 @@ POLL = "/login/v2/poll"
 async def confirm_at_nextcloud(stage: ProcessHost, process: Process) -> Elicitation:
     """A consent request whose page at Nextcloud is open."""
     consent_request = await process.ask(stage.caller)
-    await process.provisioning.approve(consent_request.id, READ)
+    await process.approve(consent_request.id, READ)
     return consent_request
 
 
@@ -65,8 +65,8 @@ async def test_of_a_person_who_went_back_and_chose_again_the_last_choice_counts(
     stage: ProcessHost, process: Process, first: frozenset[str], last: frozenset[str]
 ) -> None:
     consent_request = await process.ask(stage.caller, READ | WRITE)
-    await process.provisioning.approve(consent_request.id, first)
-    await process.provisioning.approve(consent_request.id, last)
+    await process.approve(consent_request.id, first)
+    await process.approve(consent_request.id, last)
     stage.confirm()
 
     await turn_later(stage, process)
@@ -235,7 +235,7 @@ async def test_declining_while_nextcloud_answers_deletes_what_it_gave(
     async def decline(request: httpx2.Request) -> None:
         if request.url.path.endswith("/cloud/user"):
             stage.network.before = None
-            await process.provisioning.decline(consent_request.id)
+            await process.decline(consent_request.id)
 
     stage.network.before = decline
     await process.poller.turn()
@@ -251,7 +251,7 @@ async def test_granting_after_declining_is_deleted_without_asking_whose_it_was(
     stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
-    await process.provisioning.decline(consent_request.id)
+    await process.decline(consent_request.id)
     stage.confirm()
 
     await process.poller.turn()
@@ -269,7 +269,7 @@ async def test_expiry_between_the_answer_and_its_use_deletes_what_came(
 
     async def too_late(request: httpx2.Request) -> None:
         if request.url.path.endswith("/cloud/user"):
-            stage.clock.forward(provisioning.LIFETIME.total_seconds())
+            stage.clock.forward(policy.LIFETIME.total_seconds())
 
     stage.network.before = too_late
     await process.poller.turn()
@@ -283,7 +283,7 @@ async def test_expiry_between_the_answer_and_its_use_deletes_what_came(
 
 async def test_a_late_answer_is_polled_for_and_deleted(stage: ProcessHost, process: Process) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
-    await turn_later(stage, process, provisioning.LIFETIME.total_seconds() + 1)
+    await turn_later(stage, process, policy.LIFETIME.total_seconds() + 1)
     expired = await found(process, consent_request)
     stage.confirm()
 
@@ -501,10 +501,10 @@ async def test_a_flow_for_a_consent_request_that_ended_meanwhile_is_discarded(
 
     async def decline(request: httpx2.Request) -> None:
         stage.network.after = None
-        await process.provisioning.decline(consent_request.id)
+        await process.decline(consent_request.id)
 
     stage.network.after = decline
-    await process.provisioning.approve(consent_request.id, READ)
+    await process.approve(consent_request.id, READ)
     flow = await flow_of(process, consent_request)
 
     assert flow is not None
@@ -577,7 +577,7 @@ async def test_the_background_survives_a_bad_turn_and_waits_before_the_next(
                 await anyio.sleep(0.01)
         await anyio.sleep(0.1)
         stage.sql("ALTER TABLE hidden RENAME TO login_flows")
-        await process.provisioning.approve(consent_request.id, READ)
+        await process.approve(consent_request.id, READ)
         with anyio.fail_after(60):
             await polled.wait()
         group.cancel_scope.cancel()

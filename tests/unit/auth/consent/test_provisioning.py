@@ -3,7 +3,7 @@ from functools import partial
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.consent import provisioning as module
+from nextcloud_mcp_server.auth.consent import policy as module
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.errors import (
     ElicitationRequired,
@@ -49,7 +49,7 @@ async def test_asking_gives_a_link_to_our_page_and_asks_nextcloud_nothing(
 async def test_asking_again_gives_the_same_link_and_widens_it(stage: ProcessHost, process: Process) -> None:
     first = await need(process, stage)
     second = await need(process, stage, WRITE)
-    consent_request = await process.provisioning.view(first.elicitation_id)
+    consent_request = await process.view(first.elicitation_id)
 
     assert second.url == first.url
     assert consent_request is not None
@@ -124,12 +124,12 @@ async def test_unknown_and_malformed_ids_lead_nowhere(
     stage: ProcessHost, process: Process, elicitation_id: str
 ) -> None:
     assert await process.provisioning.find(elicitation_id, stage.caller.principal) is None
-    assert await process.provisioning.view(elicitation_id) is None
+    assert await process.view(elicitation_id) is None
     assert await process.provisioning.finished([elicitation_id]) == [elicitation_id]
     with pytest.raises(ElicitationUnknown):
-        await process.provisioning.approve(elicitation_id, READ)
+        await process.approve(elicitation_id, READ)
     with pytest.raises(ElicitationUnknown):
-        await process.provisioning.decline(elicitation_id)
+        await process.decline(elicitation_id)
 
 
 async def test_another_users_consent_request_looks_like_none(stage: ProcessHost, process: Process) -> None:
@@ -145,9 +145,9 @@ async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_h
     elsewhere = await stage.process(url="http://elsewhere.test")
     consent_request = await process.ask(stage.caller)
 
-    assert await elsewhere.provisioning.view(consent_request.id) is None
+    assert await elsewhere.view(consent_request.id) is None
     with pytest.raises(ElicitationUnknown):
-        await elsewhere.provisioning.approve(consent_request.id, READ)
+        await elsewhere.approve(consent_request.id, READ)
     assert await state(process, consent_request.id) is ElicitationState.PENDING
     assert stage.network.asked == []
 
@@ -158,9 +158,9 @@ async def test_a_consent_request_straight_to_nextcloud_has_no_page(
     direct = await stage.process(direct=True)
     consent_request = await direct.ask(stage.caller)
 
-    assert await process.provisioning.view(consent_request.id) is None
+    assert await process.view(consent_request.id) is None
     with pytest.raises(ElicitationUnknown):
-        await process.provisioning.approve(consent_request.id, WRITE)
+        await process.approve(consent_request.id, WRITE)
     assert await state(process, consent_request.id) is ElicitationState.PENDING
 
 
@@ -169,7 +169,7 @@ async def test_the_page_shows_what_is_asked_offered_and_granted(stage: ProcessHo
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
 
-    shown = await process.provisioning.view(consent_request.id)
+    shown = await process.view(consent_request.id)
 
     assert shown is not None
     assert (shown.needed, shown.offered, shown.granted) == (WRITE, READ | WRITE, READ)
@@ -184,7 +184,7 @@ async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_sinc
     narrower = await stage.process(bound=READ | files)
     consent_request = await narrower.ask(stage.caller, files)
 
-    shown = await narrower.provisioning.view(consent_request.id)
+    shown = await narrower.view(consent_request.id)
 
     assert shown is not None
     assert (shown.offered, shown.granted) == (READ | files, READ)
@@ -193,7 +193,7 @@ async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_sinc
 async def test_looking_at_the_page_changes_nothing(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
 
-    await process.provisioning.view(consent_request.id)
+    await process.view(consent_request.id)
 
     assert await state(process, consent_request.id) is ElicitationState.PENDING
     assert stage.network.asked == []
@@ -204,7 +204,7 @@ async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
 ) -> None:
     consent_request = await process.ask(stage.caller)
 
-    shown = await process.provisioning.approve(consent_request.id, READ)
+    shown = await process.approve(consent_request.id, READ)
 
     assert shown.state is ElicitationState.OPENED
     assert shown.login_url is not None
@@ -214,7 +214,7 @@ async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
 async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage: ProcessHost) -> None:
     process = await stage.process(bound=READ)
     consent_request = await process.ask(stage.caller)
-    await process.provisioning.approve(consent_request.id, READ | WRITE)
+    await process.approve(consent_request.id, READ | WRITE)
     stage.confirm()
 
     await process.poller.turn()
@@ -231,10 +231,10 @@ async def test_an_unreachable_nextcloud_leaves_the_consent_request_open_for_anot
     consent_request = await process.ask(stage.caller)
     stage.network.before = stage.network.cut
     with pytest.raises(Unreachable):
-        await process.provisioning.approve(consent_request.id, READ)
+        await process.approve(consent_request.id, READ)
 
     stage.network.before = None
-    shown = await process.provisioning.approve(consent_request.id, READ)
+    shown = await process.approve(consent_request.id, READ)
 
     assert shown.login_url is not None
 
@@ -246,9 +246,9 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
     consent_request = await process.ask(stage.caller)
 
     await together(
-        partial(process.provisioning.approve, consent_request.id, READ),
-        partial(other.provisioning.approve, consent_request.id, READ),
-        partial(process.provisioning.approve, consent_request.id, READ),
+        partial(process.approve, consent_request.id, READ),
+        partial(other.approve, consent_request.id, READ),
+        partial(process.approve, consent_request.id, READ),
     )
     flow = await process.database.login_flows.find(consent_request.id)
     assert flow is not None
@@ -264,8 +264,8 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
 
 async def test_a_user_that_goes_back_and_ticks_less_gives_less(stage: ProcessHost, process: Process) -> None:
     consent_request = await process.ask(stage.caller)
-    await process.provisioning.approve(consent_request.id, READ | WRITE)
-    await process.provisioning.approve(consent_request.id, READ)
+    await process.approve(consent_request.id, READ | WRITE)
+    await process.approve(consent_request.id, READ)
     stage.confirm()
 
     await process.poller.turn()
@@ -281,7 +281,7 @@ async def test_a_connected_user_allows_more_without_nextcloud(stage: ProcessHost
     asked = len(stage.network.asked)
     consent_request = await process.ask(stage.caller, WRITE)
 
-    shown = await process.provisioning.approve(consent_request.id, WRITE)
+    shown = await process.approve(consent_request.id, WRITE)
 
     grant = await process.grant(stage.caller)
     assert shown.state is ElicitationState.COMPLETE
@@ -302,7 +302,7 @@ async def test_a_connected_user_that_allows_more_than_the_settings_offer_gives_w
     bounded = await stage.process(bound=READ | files)
     consent_request = await bounded.ask(stage.caller, files)
 
-    await bounded.provisioning.approve(consent_request.id, files | WRITE)
+    await bounded.approve(consent_request.id, files | WRITE)
 
     grant = await process.grant(stage.caller)
     assert grant is not None
@@ -319,7 +319,7 @@ async def test_a_connected_user_that_allows_twice_at_once_is_granted_once(
 
     async def approve() -> None:
         try:
-            outcomes.append((await process.provisioning.approve(consent_request.id, WRITE)).state)
+            outcomes.append((await process.approve(consent_request.id, WRITE)).state)
         except ElicitationUnknown:
             outcomes.append("over")
 
@@ -335,7 +335,7 @@ async def test_a_refused_access_is_not_enough_to_permit_more(stage: ProcessHost,
     await process.accounts.reject(stage.caller, await process.accounts.open(stage.caller, READ))
     consent_request = await process.ask(stage.caller, WRITE)
 
-    shown = await process.provisioning.approve(consent_request.id, WRITE)
+    shown = await process.approve(consent_request.id, WRITE)
 
     assert shown.state is ElicitationState.OPENED
     assert shown.login_url is not None
@@ -350,7 +350,7 @@ async def test_allowing_while_a_disconnect_runs_brings_nothing_back(
     await process.accounts.disconnect(stage.caller)
 
     with pytest.raises(ElicitationUnknown):
-        await process.provisioning.approve(consent_request.id, WRITE)
+        await process.approve(consent_request.id, WRITE)
     assert await process.grant(stage.caller) is None
 
 
@@ -359,7 +359,7 @@ async def test_declining_ends_the_consent_request_and_wakes_who_waits(
 ) -> None:
     consent_request = await process.ask(stage.caller)
 
-    await process.provisioning.decline(consent_request.id)
+    await process.decline(consent_request.id)
 
     assert await state(process, consent_request.id) is ElicitationState.DECLINED
     assert process.finished == [consent_request.id]
@@ -370,13 +370,13 @@ async def test_declining_ends_the_consent_request_and_wakes_who_waits(
 @pytest.mark.parametrize("again", ["approve", "decline"])
 async def test_what_is_over_stays_over(stage: ProcessHost, process: Process, again: str) -> None:
     consent_request = await process.ask(stage.caller)
-    await process.provisioning.decline(consent_request.id)
+    await process.decline(consent_request.id)
 
     with pytest.raises(ElicitationUnknown):
         await (
-            process.provisioning.approve(consent_request.id, READ)
+            process.approve(consent_request.id, READ)
             if again == "approve"
-            else process.provisioning.decline(consent_request.id)
+            else process.decline(consent_request.id)
         )
     assert await state(process, consent_request.id) is ElicitationState.DECLINED
 
@@ -385,7 +385,7 @@ async def test_a_declined_consent_request_makes_way_for_a_new_one(
     stage: ProcessHost, process: Process
 ) -> None:
     first = await process.ask(stage.caller)
-    await process.provisioning.decline(first.id)
+    await process.decline(first.id)
 
     assert (await process.ask(stage.caller)).id != first.id
 
@@ -403,7 +403,7 @@ async def test_a_consent_request_expires_and_says_so(stage: ProcessHost, process
     assert found.state is ElicitationState.EXPIRED
     assert process.finished == [consent_request.id]
     with pytest.raises(ElicitationUnknown):
-        await process.provisioning.approve(consent_request.id, READ)
+        await process.approve(consent_request.id, READ)
 
 
 async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_blocks_no_other(
@@ -422,18 +422,16 @@ async def test_a_consent_request_that_vanishes_while_it_is_allowed_is_over(
     await stage.connect(process)
     consent_request = await process.ask(stage.caller, WRITE)
 
-    async def vanish(elicitation_id: str) -> None:
-        stage.sql("DELETE FROM elicitations")
+    assert await process.consent_service.allow(consent_request.id, process.user, "", WRITE) is None
+    stage.sql("DELETE FROM elicitations")
 
-    vanishing = module.Provisioning(
-        process.database,
-        process.provider,
-        module.Policy(NEXTCLOUD, "nextcloud.test", WRITE, page_url),
-        clock=stage.clock,
-        on_finished=vanish,
-    )
     with pytest.raises(ElicitationUnknown):
-        await vanishing.approve(consent_request.id, WRITE)
+        await process.consent_service.view(consent_request.id, process.user)
+
+
+async def test_a_single_user_server_has_no_sign_in(process: Process) -> None:
+    with pytest.raises(ElicitationUnknown):
+        await process.consent_service.begin_sign_in("account")
 
 
 @pytest.mark.parametrize(("mapped", "permitted"), [("alice", True), (None, True), ("bob", False)])

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nextcloud_mcp_server.auth.consent.provisioning import ASK_MORE
+from nextcloud_mcp_server.auth.consent.policy import ASK_MORE
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     InvalidInput,

@@ -1,0 +1,50 @@
+"""The operator's settings for consent, and the sentences with which consent is asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from nextcloud_mcp_server.storage.records import Grant
+
+#: A consent request that is not finished in this time has expired.
+LIFETIME = timedelta(seconds=600)
+
+ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
+ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please grant it again to continue."
+ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
+
+OVER = "This link is no longer valid; ask your assistant again for a new one."
+
+GOT_AROUND = "Another user opened the link several times, so it was closed; ask your assistant for a new one."
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The operator's settings for consent.
+
+    `page_url` builds the URL of this server's consent page from an id. With None users go straight to
+    Nextcloud, as they must in a process without a web server.
+    """
+
+    nextcloud_url: str
+    nextcloud_host: str
+    bound: frozenset[str]
+    page_url: Callable[[str], str] | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of new consent requests: through this server's page, or directly at Nextcloud.
+
+        The two kinds do not mix.
+        """
+        return "page" if self.page_url else "direct"
+
+    def message(self, grant: Grant | None) -> str:
+        """Return the sentence that asks for consent; `grant` is what the user has given already."""
+        message = ASK
+        if grant is not None:
+            message = ASK_AGAIN if grant.credential.needs_reauth else ASK_MORE
+        if self.page_url is None:
+            # Nextcloud's own page cannot name the scopes, so the message must.
+            message += f" It will allow: {', '.join(sorted(self.bound))}."
+        return message

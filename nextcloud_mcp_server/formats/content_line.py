@@ -1,0 +1,48 @@
+"""Content lines, of which iCalendar and vCard consist: folding, escaping, line ends (RFC 5545 §3.1, RFC 6350 §3.2)."""
+
+import re
+from typing import Final
+
+#: The maximum length of a line before it is folded, in bytes.
+_FOLD: Final = 75
+_FOLDS = re.compile(r"\r?\n[ \t]")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def unfold(raw: str) -> str:
+    """Return a line without its folds and its end."""
+    # Most lines have no fold, and a calendar has ten thousand of them.
+    return (_FOLDS.sub("", raw) if "\n" in raw[:-1] else raw).rstrip("\r\n")
+
+
+def escape(text: str) -> str:
+    """Escape a text for use as a value."""
+    text = text.replace("\\", "\\\\").replace(",", "\\,").replace(";", "\\;")
+    return re.sub(r"\r\n|\r|\n", r"\\n", text)
+
+
+def unescape(value: str) -> str:
+    """Return the text of an escaped value."""
+    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+
+
+def split(value: str, separator: str) -> list[str]:
+    """Split a value at unescaped separators."""
+    return re.findall(rf"(?:^|{separator})((?:\\.|[^{separator}\\]|\\\Z)*)", value, re.DOTALL)
+
+
+def fold(text: str, newline: str) -> str:
+    """Return a line, folded at the maximum length."""
+    parts: list[str] = []
+    data, limit = text.encode(), _FOLD
+    while len(data) > limit:
+        # A character that would be split moves to the next line.
+        part = data[:limit].decode(errors="ignore")
+        parts.append(part)
+        data, limit = data[len(part.encode()) :], _FOLD - 1
+    return f"{newline} ".join([*parts, data.decode()]) + newline
+
+
+def newline_of(text: str) -> str:
+    """Return the line end that a text uses."""
+    return "\n" if "\n" in text and "\r\n" not in text else "\r\n"
