@@ -81,7 +81,7 @@ bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one 
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
 
 mutants: $(STAMP) ## Take out one guard after the other, and see that a test notices (ARGS="--only auth/jwks --jobs 2").
-	$(PY) -m tests.mutants $(ARGS)
+	$(POSTGRES) $(PY) -m tests.mutants $(ARGS)
 
 docs: $(STAMP) ## Print .env.example, the tools' schemas and their pages in docs/ again, take docs/screenshots again.
 	@$(PY) -c 'from nextcloud_mcp_server.settings.document import write; write(".")'

@@ -67,7 +67,12 @@ class Tree:
         # would compile the whole package.
         unset = {"PYTHONDONTWRITEBYTECODE"}
         kept = {name: value for name, value in os.environ.items() if name not in unset}
-        self._environment = {**kept, "PYTHONPATH": str(folder)}
+        self._environment = {
+            **kept,
+            "PYTHONPATH": str(folder),
+            # The test database in PostgreSQL is named after it: each copy needs its own.
+            "PYTEST_XDIST_WORKER": f"copy_{folder.name}",
+        }
         self._server = subprocess.Popen(
             [sys.executable, "-m", _SERVER],
             cwd=folder,

@@ -74,7 +74,7 @@ async def test_one_client_of_one_person_can_be_removed(
     assert [one.client_id for one in await database.grants.permissions(bob)] == ["claude"]
 
 
-async def test_the_tokens_and_open_requests_of_a_removed_client_end_and_nobody_elses(
+async def test_the_tokens_and_open_requests_of_a_removed_client_end_and_no_others(
     *,
     database: Database,
     ask: Ask,

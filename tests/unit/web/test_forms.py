@@ -28,6 +28,6 @@ def test_the_one_id_of_a_parameter_is_taken_as_it_is() -> None:
         ["x" * 100_000],
     ],
 )
-def test_what_is_no_id_is_answered_as_one_that_nobody_knows(values: list[str]) -> None:
+def test_what_is_no_id_is_answered_as_an_unknown_one(values: list[str]) -> None:
     with pytest.raises(ElicitationUnknown, match=r"There is no such request\."):
         one_id(values)
