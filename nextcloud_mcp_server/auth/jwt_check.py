@@ -100,9 +100,9 @@ def read_header(token: SignedToken, *, algorithms: Collection[str] = ALGORITHMS)
     if _FORBIDDEN & set(header):
         raise TokenRefused("The token's header names a key or an extension of its own.")
     if "kid" in header and not (isinstance(kid, str) and 0 < len(kid) <= _MAX_KID_CHARS):
-        raise TokenRefused("The token's key id is not one.")
+        raise TokenRefused("The token's key id is malformed.")
     if not isinstance(typ, str):
-        raise TokenRefused("The token's type is not one.")
+        raise TokenRefused("The token's type is malformed.")
     return Header(alg, kid, typ.lower().removeprefix("application/"))
 
 
@@ -191,7 +191,7 @@ def _time(value: object) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise TokenRefused("A time in the token is not one.") from None
+        raise TokenRefused("A time in the token is out of range.") from None
 
 
 def _header(token: str) -> dict[str, Any] | None:
