@@ -212,7 +212,7 @@ class AuthorizeRefused(NextcloudMcpError):
 
 
 class ClientUnknown(AuthorizeRefused):
-    """Who asks is not known here, or not any more."""
+    """The client is not known to this server, or not any more."""
 
 
 class ClientBarred(AuthorizeRefused):

@@ -78,11 +78,11 @@ class Introspection:
         if answer.status != _OK or "active" not in said:
             # 401 means that the issuer does not accept this server's own client; the token is not at fault.
             logger.error(
-                "the identity provider does not say what a token is worth (status %d); check "
+                "the identity provider does not say whether a token is valid (status %d); check "
                 "INTROSPECTION_CLIENT_ID and its secret",
                 answer.status,
             )
-            raise IssuerUnavailable("The identity provider does not say what a token is worth.")
+            raise IssuerUnavailable("The identity provider does not say whether the token is valid.")
         if said["active"] is not True:
             raise TokenRefused("The token is not active.")
         # Issuers answer for refresh tokens too; Keycloak and Hydra say so in `typ` and `token_use`.

@@ -109,13 +109,13 @@ async def exchange_code(
     """Exchange an authorization code for tokens.
 
     Raises:
-        GrantRefused: The code has not the shape of one (nothing was sent), it is not accepted, or
+        GrantRefused: The code is malformed (nothing was sent), it is not accepted, or
             the answer gives less than `needs`.
         IssuerUnavailable: The provider cannot be reached, rejects this server, or sends an invalid answer.
     """
     text = code.get_secret_value()
     if not has_shape_of_code(text):
-        raise GrantRefused("What came back from the sign-in is not what such a sign-in gives.")
+        raise GrantRefused("The code of the sign-in is malformed. Start again.")
     form = {
         "grant_type": "authorization_code",
         "code": text,
@@ -127,7 +127,7 @@ async def exchange_code(
     answer = await _ask(outgoing, endpoint, client, form)
     granted = read_tokens(answer, now=now())
     if granted.scopes is not None and not needs <= granted.scopes:
-        raise GrantRefused("The sign-in gave less than was asked for; tell the operator.")
+        raise GrantRefused("The provider granted fewer scopes than were requested; tell the operator.")
     return granted
 
 
@@ -188,13 +188,11 @@ def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
     Raises:
         GrantRefused: The provider refused the code. Its error text is not repeated: the author of the
             callback's URL could have chosen it.
-        IssuerUnavailable: It is no answer of a token endpoint, or the provider does not accept this server.
+        IssuerUnavailable: The answer is not one of a token endpoint, or the provider does not accept this server.
     """
     body = answer.fields
     if not body:
-        raise IssuerUnavailable(
-            "The provider answered the exchange of a code with something else; try again."
-        )
+        raise IssuerUnavailable("The provider's answer to the token request cannot be read; try again.")
     if answer.status != _OK:
         if str(body.get("error")) in _OUR_FAULT:
             raise IssuerUnavailable(
@@ -203,11 +201,11 @@ def read_tokens(answer: JsonAnswer, *, now: datetime) -> TokenAnswer:
         raise GrantRefused("The provider did not accept the sign-in: it was used already, or is too old.")
     if str(body.get("token_type")).casefold() != "bearer":
         raise IssuerUnavailable(
-            "The provider gave a kind of access this server cannot use; tell the operator."
+            "The provider gave a token of a type that this server cannot use; tell the operator."
         )
     access_token = _token(body, "access_token")
     if access_token is None:
-        raise IssuerUnavailable("The provider said yes but gave nothing; tell the operator.")
+        raise IssuerUnavailable("The provider's answer has no access token; tell the operator.")
     scope = body.get("scope")
     return TokenAnswer(
         tokens=Tokens(
@@ -225,9 +223,7 @@ def _token(body: Mapping[str, object], name: str) -> SecretStr | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not _TOKEN.fullmatch(value):
-        raise IssuerUnavailable(
-            "The provider gave something that cannot be sent back to it; tell the operator."
-        )
+        raise IssuerUnavailable("The provider gave a malformed token; tell the operator.")
     return SecretStr(value)
 
 

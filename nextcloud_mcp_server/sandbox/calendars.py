@@ -212,7 +212,7 @@ class CalendarRequest:
         old = calendar.objects[name].data if known else ""
         noted = scheduled(self.state, seen.owner, old, text)
         calendar.put(name, noted or (repaired(text) if uid is None else text), self.state.clock().timestamp())
-        # What had to be repaired, or was noted, is not what was sent, so no etag comes back.
+        # If the object was repaired, or scheduling added to it, it differs from the request: so the answer has no etag.
         etag = f'"{calendar.objects[name].etag}"'
         changed = noted is not None and unfolded(noted) != unfolded(text)
         told = {} if uid is None or changed else {"ETag": etag, "OC_ETag": etag}

@@ -129,7 +129,7 @@ class ContactsRequest:
         if uid is not None and not known and book.holds_uid(uid, but=name):
             raise bad_request("VCard object with uid already exists in this addressbook collection.")
         book.put(name, repaired(text) if uid is None else text, self.state.clock().timestamp())
-        # What had to be repaired is not what was sent, so no etag comes back.
+        # A repaired card differs from the request, so the answer has no etag.
         etag = f'"{book.cards[name].etag}"'
         told = {} if uid is None else {"ETag": etag, "OC_ETag": etag}
         return empty(204 if known else 201, **told)

@@ -158,7 +158,7 @@ class Person:
                 fields = self._filled(form, only)
             else:
                 return response
-        raise RuntimeError(f"the visit does not end: {self.seen[-1]}")
+        raise RuntimeError(f"the consent request does not end: {self.seen[-1]}")
 
     def _filled(self, form: Form, only: Collection[str] | None) -> dict[str, list[str]]:
         fields: dict[str, list[str]] = {}

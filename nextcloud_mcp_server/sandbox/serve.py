@@ -67,7 +67,7 @@ async def serving(sandbox: Servable, *, host: str = LOOPBACK, port: int = 0) -> 
 
         async def until_told() -> None:
             # Shielded: cancelled, it would leave its socket behind in the event loop, and a later
-            # server that gets the same file number would never hear of its visitors.
+            # server that gets the same file number would never be told of its connections.
             with anyio.CancelScope(shield=True):
                 await server.serve(sockets=[listener])
 

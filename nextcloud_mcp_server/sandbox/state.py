@@ -205,8 +205,8 @@ class State:
     tags: dict[int, Tag] = field(default_factory=dict[int, Tag])
     shares: list[Share] = field(default_factory=list[Share])
     tags_by_admins_only: bool = False
-    # Who was mailed of a meeting, and by which method; whether mail leaves; and how old versions treat a UID
-    # that is in the trash.
+    # The addresses that got mail about a meeting, each with the iTIP method; whether mail is sent; and whether a UID
+    # that is in the trash is answered with 400, as old versions do, instead of 500.
     invitations: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     sends_mail: bool = True
     refuses_deleted_uids: bool = False

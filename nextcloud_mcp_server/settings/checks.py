@@ -194,7 +194,7 @@ def _check_toolsets(settings: Fields) -> None:
     for name in settings.toolsets:
         if name not in (*EVERY_TOOLSET, "all"):
             raise ConfigurationError(
-                f"TOOLSETS names {name!r}, which there is not: use {', '.join(EVERY_TOOLSET)} or all."
+                f"TOOLSETS names {name!r}, which does not exist: use {', '.join(EVERY_TOOLSET)} or all."
             )
 
 
@@ -246,7 +246,7 @@ def _check_sign_in_scopes(settings: Fields) -> None:
     for word in settings.sign_in_scopes:
         if word not in WORDS:
             raise ConfigurationError(
-                f"SIGN_IN_SCOPES names {word!r}, which there is not: use {', '.join(BUNDLES)}, or scopes such as "
+                f"SIGN_IN_SCOPES names {word!r}, which does not exist: use {', '.join(BUNDLES)}, or scopes such as "
                 "notes:read."
             )
     if settings.sign_in_scopes and not settings.asked_words.at_sign_in:
@@ -317,7 +317,7 @@ def _check_sign_in(settings: Fields) -> None:
         ("OIDC_TOKEN_TYPES", settings.oidc_token_types),
     ):
         if not words or any("*" in word for word in words):
-            raise ConfigurationError(f"{name} must name what is meant: it is empty or holds a wildcard.")
+            raise ConfigurationError(f"{name} must name exact values: it is empty or holds a wildcard.")
     if settings.introspection_client_id and not settings.introspection_client_secret:
         raise ConfigurationError(
             "INTROSPECTION_CLIENT_ID needs INTROSPECTION_CLIENT_SECRET: set both, or neither to use OIDC_CLIENT_ID."

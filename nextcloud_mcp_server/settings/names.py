@@ -114,7 +114,7 @@ def _read_file(name: str, path: Path) -> str:
         ) from None
     if not text:
         raise ConfigurationError(
-            f"{name} names a file that is empty: what was to write it has failed, so make it again."
+            f"{name} names a file that is empty: the command that should write it has failed, so run it again."
         )
     return text
 

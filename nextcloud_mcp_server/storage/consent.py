@@ -62,7 +62,7 @@ class Change:
 
 
 class SingleUserConsent:
-    """Applies changes of one user's consent, within the caller's transaction."""
+    """Applies changes of one user's consent, in every mode, within the caller's transaction."""
 
     def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
         self._connection = connection
@@ -100,7 +100,7 @@ class SingleUserConsent:
         return mine is not None
 
     async def meet(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
-        """End all access of a former user with this account's uid; False if there was none."""
+        """End all access of a former user of this uid, known by another storage id; False if there was none."""
         query = select(accounts.c.id, accounts.c.storage_id).where(owned_by(accounts.c, principal))
         known = (await self._connection.execute(query)).one_or_none()
         if known is None or known.storage_id in (None, storage_id):

@@ -155,7 +155,7 @@ class ConsentPages:
 
     def _not_begun(self, context: RequestContext, consent_request: ConsentRequest) -> Response:
         if not self._flow.signs_in:
-            raise ElicitationUnknown("This request waits for nothing.")
+            raise ElicitationUnknown("This request has no login flow to wait for.")
         if consent_request.error is not None:
             context.request.state.retry = consent_path(CONSENT, consent_request.id)
             raise WrongAccount(consent_request.error)
@@ -234,7 +234,7 @@ class ConsentPages:
         """Render the page that redirects to Nextcloud."""
         redirect_target = context.cookies.where_to("nextcloud")
         if redirect_target is None:
-            raise ElicitationUnknown("This browser was sent nowhere.")
+            raise ElicitationUnknown("This browser has no redirect to Nextcloud under way.")
         consent_request = await context.consent_service.view(elicitation_id_of(redirect_target.target), who)
         return await self._further_on(context, who, consent_request) or redirect_page(
             context, redirect_target, "nextcloud"

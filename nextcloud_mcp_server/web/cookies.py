@@ -145,7 +145,9 @@ class Cookies:
 
     def _pack(self, kind: RedirectKind, bound_to: str, redirect_target: RedirectTarget) -> str:
         if not _ADDRESS.fullmatch(redirect_target.url):
-            raise ConfigurationError("The address at which people sign in or confirm has an odd shape.")
+            raise ConfigurationError(
+                "The address of the sign-in or of the authorization page is not a web address."
+            )
         stored = json.dumps({"url": redirect_target.url, "target": redirect_target.target})
         payload = urlsafe_b64encode(stored.encode()).decode()
         return f"{payload}.{_mac(self.keys[0], kind, bound_to, payload)}"

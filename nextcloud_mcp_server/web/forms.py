@@ -52,12 +52,12 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         request.headers.get("content-type", "").partition(";")[0].strip()
         != "application/x-www-form-urlencoded"
     ):
-        raise InvalidInput("The form came in a form we do not read.")
+        raise InvalidInput("The form has a content type that this server does not read.")
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_FORM:
-            raise InvalidInput("The form is larger than any of this server.")
+            raise InvalidInput("The form is larger than any that this server makes.")
     try:
         return parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError as error:

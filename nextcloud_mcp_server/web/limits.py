@@ -54,8 +54,8 @@ class Kind(StrEnum):
 class Rates:
     """Limits per minute: pages, callbacks, refused tokens and refused clients per address, pages per user.
 
-    `excess` is how many callbacks beyond `callback` have their `state` looked up, to mark the code of a known
-    one as spent.
+    Of the callbacks beyond `callback`, as many as `excess` have their `state` looked up; if it is known, the code
+    is marked as spent.
     """
 
     page: int = 300

@@ -91,7 +91,7 @@ def test_clients_are_told_what_to_ask_the_identity_provider_for(
     [
         (
             {"sign_in_scopes": "read, everything"},
-            "SIGN_IN_SCOPES names 'everything', which there is not: use read",
+            "SIGN_IN_SCOPES names 'everything', which does not exist: use read",
         ),
         (
             {"sign_in_scopes": "write", "read_only": True},
@@ -178,10 +178,10 @@ def test_what_many_people_need_is_asked_for_by_name(field: str) -> None:
         ({"nextcloud_mcp_server_url": "https://*.example.org"}, "NEXTCLOUD_MCP_SERVER_URL holds a wildcard"),
         ({"oidc_issuer": "http://id.example.org"}, "OIDC_ISSUER is not encrypted (http://)"),
         ({"oidc_issuer": "id.example.org"}, "OIDC_ISSUER lacks its scheme"),
-        ({"oidc_audience": "*"}, "OIDC_AUDIENCE must name what is meant"),
+        ({"oidc_audience": "*"}, "OIDC_AUDIENCE must name exact values"),
         ({"oidc_audience": "nextcloud-mcp"}, "OIDC_AUDIENCE is the same as OIDC_CLIENT_ID"),
-        ({"oidc_token_types": "*"}, "OIDC_TOKEN_TYPES must name what is meant"),
-        ({"oidc_token_types": " , "}, "OIDC_TOKEN_TYPES must name what is meant"),
+        ({"oidc_token_types": "*"}, "OIDC_TOKEN_TYPES must name exact values"),
+        ({"oidc_token_types": " , "}, "OIDC_TOKEN_TYPES must name exact values"),
         ({"introspection_client_id": "asks"}, "INTROSPECTION_CLIENT_ID needs INTROSPECTION_CLIENT_SECRET"),
         ({"introspection_client_secret": "x"}, "INTROSPECTION_CLIENT_SECRET needs INTROSPECTION_CLIENT_ID"),
         ({"grant_provider": "login_flow"}, "name the claim that holds it in ACCOUNT_MAPPING"),

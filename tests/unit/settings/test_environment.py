@@ -110,7 +110,7 @@ def test_a_secret_given_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         (
             "TOKEN_ENCRYPTION_KEYS_FILE",
             "empty",
-            "is empty: what was to write it has failed, so make it again.",
+            "is empty: the command that should write it has failed, so run it again.",
         ),
     ],
 )

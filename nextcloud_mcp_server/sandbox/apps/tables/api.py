@@ -154,7 +154,7 @@ class TablesApi:
     def _make_row(self, asked: Asked) -> object:
         table = self._table(asked)
         made = self._store.add_row(table, _read(table, asked.body["data"]))
-        # Who made it and when is not known yet to what answers.
+        # Tables answers with a row that does not have its author and times yet.
         return self._row_json(table, made, fresh=True) | dict.fromkeys(
             ("createdBy", "createdAt", "lastEditBy", "lastEditAt")
         )

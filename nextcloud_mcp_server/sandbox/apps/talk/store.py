@@ -51,7 +51,7 @@ class TalkStore:
     """The conversations of all users."""
 
     rooms: dict[str, TalkRoom] = field(default_factory=dict[str, TalkRoom])
-    # Who was taken to be there because of what a client asked.
+    # The users that Talk counts as online because of a request of their client.
     seen_online: set[str] = field(default_factory=set[str])
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
