@@ -23,6 +23,10 @@ _NO_BOOKMARK: Final = (
     "There is no such bookmark, or the person may not change it. "
     "Call nc_bookmarks_find_bookmarks for the ones there are."
 )
+_IN_TRASH: Final = (
+    "That bookmark is in the trash of Bookmarks. "
+    "nc_bookmarks_save_bookmark with its url, without bookmark_id and etag, brings it back."
+)
 _NO_FOLDER: Final = (
     "Bookmarks has no such folder{reason}. nc_bookmarks_find_bookmarks shows the folders there are."
 )
@@ -105,11 +109,15 @@ class BookmarksClient(AppClient):
 
         Raises:
           EtagMismatch: It was changed since it was read.
+          NotFound: It is not there, or was moved to the trash since it was read.
         """
         path = f"{_BASE}/bookmark/{bookmark_id}"
         response = await self._http.request("GET", path, sentences={404: _NO_BOOKMARK})
         bookmark = decoded(response, _ONE).item
         if if_match.strip().strip('"') != bookmark.etag:
+            if not bookmark.folders:
+                # Its etag changed with its deletion, and no query finds it to be read again.
+                raise errors.NotFound(_IN_TRASH)
             raise errors.EtagMismatch(CHANGED, current_etag=bookmark.etag)
         return bookmark
 

@@ -21,6 +21,8 @@ bookmarks = Toolset("bookmarks")
 #: Bookmarks answers with the texts of the archived pages, too.
 _PAGE: Final = 20
 _FOLDER: Final = re.compile(r"-1|[0-9]{1,18}")
+#: Bookmarks takes any other text for a host and puts http:// before it, after the address was looked up.
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 Folders = Annotated[list[TextId] | None, Field(description="The whole list.")]
 
@@ -87,6 +89,8 @@ async def nc_bookmarks_save_bookmark(
     folders: Folders = None,
 ) -> BookmarkSaved:
     """Save an address as a bookmark, or change only the given parts of one."""
+    if url and not _ADDRESS.fullmatch(url):
+        raise InvalidInput("'url' must be a whole address without spaces, such as https://example.org/page.")
     given = {"url": url, "title": title, "description": description, "tags": tags}
     fields: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if folders is not None:
@@ -94,7 +98,7 @@ async def nc_bookmarks_save_bookmark(
             raise InvalidInput("'folders' is empty, which would delete the bookmark; -1 is the top folder.")
         fields["folders"] = [_folder(one) for one in folders]
     if bookmark_id is None:
-        if url is None or etag is not None:
+        if not url or etag is not None:
             raise InvalidInput(
                 "Send a 'url' to save a bookmark, or the bookmark_id with its etag to change one."
             )

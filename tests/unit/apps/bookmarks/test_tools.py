@@ -95,6 +95,18 @@ async def test_an_address_that_is_there_is_not_overwritten_unread(alice: Account
     assert await find(alice, query="movers") == [before]
 
 
+async def test_an_address_without_its_scheme_overwrites_no_bookmark_that_has_it(alice: Account) -> None:
+    before = await call(
+        alice, "save_bookmark", url="http://plain.test/a", title="Mine", description="Keep this."
+    )
+
+    with pytest.raises(errors.InvalidInput, match="a whole address"):
+        await call(alice, "save_bookmark", url="plain.test/a", title="Lost")
+
+    [after] = await find(alice, query="plain.test")
+    assert (after.title, after.description, after.etag) == ("Mine", "Keep this.", before.etag)
+
+
 async def test_only_the_given_parts_change_and_only_of_what_was_read(alice: Account) -> None:
     [before] = await find(alice, query="movers")
 
@@ -116,6 +128,11 @@ async def test_only_the_given_parts_change_and_only_of_what_was_read(alice: Acco
     ("arguments", "words"),
     [
         ({"title": "x"}, "Send a 'url'"),
+        ({"url": ""}, "Send a 'url'"),
+        ({"url": "not a url"}, "a whole address"),
+        ({"url": " https://x.test/"}, "a whole address"),
+        ({"url": "javascript:alert(1)"}, "a whole address"),
+        ({"bookmark_id": 1, "etag": "e", "url": "x.test"}, "a whole address"),
         ({"url": "https://x.test", "etag": "e"}, "Send a 'url'"),
         ({"bookmark_id": 1}, "Send the 'etag'"),
         ({"bookmark_id": 1, "etag": "e"}, "what to change"),
@@ -161,6 +178,19 @@ async def test_what_is_in_the_trash_already_is_not_deleted_again(
 
     with pytest.raises(errors.NotFound, match="in the trash"):
         await call(alice, "delete_bookmark", bookmark_id=one.id, etag=trashed.etag)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("delete_bookmark", {}), ("save_bookmark", {"title": "Late"})]
+)
+async def test_a_bookmark_that_was_deleted_since_it_was_read_is_said_to_be_in_the_trash(
+    alice: Account, tool: str, arguments: dict[str, object]
+) -> None:
+    [one] = await find(alice, query="movers")
+    await call(alice, "delete_bookmark", bookmark_id=one.id, etag=one.etag)
+
+    with pytest.raises(errors.NotFound, match=r"in the trash.*without bookmark_id"):
+        await call(alice, tool, bookmark_id=one.id, etag=one.etag, **arguments)
 
 
 async def test_a_deletion_that_stops_half_way_says_where_the_bookmark_still_is(
