@@ -367,6 +367,9 @@ def main() -> None:
     try:
         _run()
     except ConfigurationError as error:
+        from nextcloud_mcp_server.commands.console import say_what_is_not_read
+
+        say_what_is_not_read()
         _give_up(str(error), _WRONG_SETTINGS)
     except NextcloudMcpError as error:
         _give_up(str(error), 1)

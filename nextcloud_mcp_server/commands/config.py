@@ -33,6 +33,8 @@ def print_config(settings: Settings, client: ChatClient, *, http: bool, writing:
     if settings.multi_user:
         _print_address(settings, client, writing)
         return
+    for sentence in settings.warnings:
+        say(f"Note: {sentence}")
     if http:
         # It imports the SDK, which takes most of a second and is not needed for the other form.
         from nextcloud_mcp_server.server.modes.personal import bearer_secret  # noqa: PLC0415 - see above

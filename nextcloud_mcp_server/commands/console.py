@@ -12,6 +12,14 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def say_what_is_not_read() -> None:
+    """Name the variables that are not read: a setting that seems to be missing may be one of them."""
+    from nextcloud_mcp_server.settings.environment import not_read  # noqa: PLC0415 - only before a refusal
+
+    for sentence in not_read():
+        say(f"Note: {sentence}")
+
+
 def result(text: str) -> None:
     """Print a line of the result."""
     typer.echo(text)

@@ -33,7 +33,7 @@ is set to nothing counts as not set. Nothing is read from a `.env` file by itsel
 folder you start in could otherwise send your data elsewhere. Use your shell, your service manager or
 `docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
 
-A misspelt name is not silently ignored: the log and `nextcloud-mcp-server doctor` say what it probably meant.
+A misspelt name is not silently ignored: the log, a refusal to start, `config` and `doctor` say what it probably meant.
 A combination that cannot be safe is refused at start, with the variable's name and the fix.
 
 ## Variables

@@ -90,7 +90,7 @@ class Settings(_FromEnvironment):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings for the operator about settings that work but are probably not intended."""
-        return (*checks.looks_wrong(self), *unknown_variables(os.environ))
+        return (*checks.looks_wrong(self), *not_read())
 
     @property
     def secret_files(self) -> dict[str, Path]:
@@ -178,6 +178,11 @@ def _build(kind: type[_Kind], overrides: Mapping[str, object]) -> _Kind:
         return kind(**given)
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from None
+
+
+def not_read() -> list[str]:
+    """Return a warning for each variable of this process that looks like one of this server and is not read."""
+    return unknown_variables(os.environ)
 
 
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -92,6 +92,17 @@ def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, ca
     assert err.startswith("Error: No Nextcloud is set: name yours with --nextcloud https://cloud.example.org")
 
 
+def test_a_refusal_names_the_variables_that_are_not_read(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("NEXTCLOUD_HOTS", CLOUD)
+
+    code, _, err = run(["serve"], monkeypatch, capsys)
+
+    first, last = err.splitlines()
+    assert code == 2
+    assert first == "Note: NEXTCLOUD_HOTS is not read: did you mean NEXTCLOUD_HOST?"
+    assert last.startswith("Error: No Nextcloud is set")
+
+
 def test_a_failure_on_the_way_is_one_sentence_and_exit_code_1(
     tmp_path: Path, monkeypatch: Patch, capsys: Capture
 ) -> None:
@@ -130,6 +141,18 @@ def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(
     assert out.splitlines()[1].startswith("claude mcp add --scope user nextcloud --env DATA_DIR=")
     assert out.rstrip().endswith(f"serve --nextcloud {CLOUD}")
     assert err.startswith("Run this in a terminal")
+
+
+def test_a_configuration_says_what_it_leaves_out(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("TOOLSET", "notes")
+
+    code, out, err = run(["config", "codex", "--sandbox", "--nextcloud", CLOUD], monkeypatch, capsys)
+
+    assert (code, CLOUD in out) == (0, False)
+    assert err.splitlines()[:2] == [
+        "Note: NEXTCLOUD_HOST is not used with --sandbox.",
+        "Note: TOOLSET is not read: did you mean TOOLSETS?",
+    ]
 
 
 def test_the_configuration_over_http_holds_the_secret_that_the_server_asks_for(
