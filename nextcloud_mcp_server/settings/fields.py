@@ -126,7 +126,8 @@ class GeneralFields(BaseSettings):
         "Default: none. For one person over stdio alone.",
     )
     output_schemas: bool = Field(
-        default=False, description="Add the schema of each tool's result to `tools/list`; doubles its size."
+        default=False,
+        description="Add the schema of each tool's result to `tools/list`, which makes it almost three times as large.",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
