@@ -66,7 +66,10 @@ class Pair:
         page = await self.bob.person.consent(ask.url)
         expect(page.status == _FORBIDDEN, f"Bob came as far as the page “{page.title}”")
         await self.lists_only(before)
-        again = await self.alice.send(tool, arguments)
+        async with self.narrator.waiting(
+            "Alice's assistant calls again; the server may hold the call for a while"
+        ):
+            again = await self.alice.send(tool, arguments)
         expect(self.alice.dialect.asks_still(again), "Alice's assistant got what she had not allowed")
         self.narrator.done("Refused: a link is for the person whose assistant asked. Nothing was connected.")
 
