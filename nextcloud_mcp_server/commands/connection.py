@@ -10,6 +10,7 @@ from nextcloud_mcp_server.commands.console import Progress, open_browser, print_
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.composition import running_services
+from nextcloud_mcp_server.server.database_file import schema_of
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.services import Services, nextcloud_url_of, now, open_database
 from nextcloud_mcp_server.settings.environment import Settings
@@ -113,6 +114,9 @@ def list_grants(settings: Settings) -> None:
 
 
 async def _all(settings: Settings) -> list[Grant]:
+    if await schema_of(settings) is None:
+        # Opening it would make the database, and the key.
+        return []
     async with open_database(settings) as database:
         return await database.grants.all()
 

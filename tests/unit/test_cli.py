@@ -314,6 +314,16 @@ def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(
     assert sentence in err
 
 
+def test_a_list_of_nothing_makes_no_database_and_no_key(
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+) -> None:
+    code, out, err = run(["grants", "list"], monkeypatch, capsys)
+
+    assert (code, out) == (0, "")
+    assert err.startswith("Nothing is connected. Connect with:")
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.usefixtures("multi_user")
 def test_an_empty_list_of_a_multi_user_server_says_how_users_begin(
     monkeypatch: Patch, capsys: Capture
