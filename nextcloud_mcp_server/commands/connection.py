@@ -6,7 +6,7 @@ import anyio
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import Caller, personal_caller
-from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, result, say
+from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, program, result, say
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.composition import running_services
@@ -50,9 +50,7 @@ async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 -
         finally:
             progress.close()
     result(f"Connected as {name} on {url}. Your assistant can use this Nextcloud now.")
-    say(
-        f"To tell a client about it: nextcloud-mcp-server config claude-code --nextcloud {url} (or another client)"
-    )
+    say(f"To tell a client about it: {program()} config claude-code --nextcloud {url} (or another client)")
 
 
 async def connect_account(
@@ -106,7 +104,7 @@ def list_grants(settings: Settings) -> None:
         )
     elif not found:
         say(
-            "Nothing is connected. Connect with: nextcloud-mcp-server connect --nextcloud "
+            f"Nothing is connected. Connect with: {program()} connect --nextcloud "
             f"{settings.nextcloud_host or 'https://cloud.example.org'}"
         )
     for grant in found:

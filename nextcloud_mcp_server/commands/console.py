@@ -1,10 +1,22 @@
 """Console output: results to stdout, everything else to stderr."""
 
+import shutil
 import sys
 import webbrowser
 from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import typer
+
+_PROGRAM: Final = "nextcloud-mcp-server"
+
+
+def program() -> str:
+    """Return what starts this program in the user's terminal: a checkout has it in a folder that is not in PATH."""
+    started = sys.argv[0]
+    is_script = Path(started).name.removesuffix(".exe") == _PROGRAM
+    return started if is_script and shutil.which(_PROGRAM) is None else _PROGRAM
 
 
 def say(text: str) -> None:

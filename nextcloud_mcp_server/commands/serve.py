@@ -8,7 +8,7 @@ import socket
 import anyio
 
 from nextcloud_mcp_server import logs
-from nextcloud_mcp_server.commands.console import say
+from nextcloud_mcp_server.commands.console import program, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings
 
@@ -60,7 +60,7 @@ def greeting(settings: Settings, port: int) -> str:
         return (
             "Nextcloud MCP server, listening on stdio: it waits for a client to speak.\n"
             f"Nextcloud: {behind}\n"
-            f"To connect a client: nextcloud-mcp-server config claude-code {option} "
+            f"To connect a client: {program()} config claude-code {option} "
             "(claude-desktop, vscode, cursor, codex)"
         )
     lines = [
@@ -79,9 +79,7 @@ def greeting(settings: Settings, port: int) -> str:
         lines.append("Clients need the bearer secret of this server.")
     default = Settings.model_fields["port"].default
     at = ("" if port == default else f" --port {port}") + (" --sandbox" if settings.sandbox else "")
-    lines.append(
-        f"To connect a client: nextcloud-mcp-server config claude-code --http{at} (vscode, cursor, codex)"
-    )
+    lines.append(f"To connect a client: {program()} config claude-code --http{at} (vscode, cursor, codex)")
     return "\n".join(lines)
 
 

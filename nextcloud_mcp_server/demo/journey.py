@@ -11,6 +11,7 @@ import anyio
 import httpx2
 from anyio import to_thread
 
+from nextcloud_mcp_server.commands.console import program
 from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
 from nextcloud_mcp_server.demo.browser_log import Looking
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
@@ -238,7 +239,7 @@ async def play(
         f"\nAll {narrator.steps} steps turned out as promised, in {anyio.current_time() - since:.0f} s."
     )
     narrator.say("Nothing is left behind. With your own Nextcloud, type:")
-    narrator.say("nextcloud-mcp-server connect --nextcloud https://cloud.example.org")
+    narrator.say(f"{program()} connect --nextcloud https://cloud.example.org")
 
 
 async def _play(

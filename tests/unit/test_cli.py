@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from nextcloud_mcp_server import cli
 from nextcloud_mcp_server.commands.client_config.snippet import ServerCommand
 from nextcloud_mcp_server.commands.config import this_command
-from nextcloud_mcp_server.commands.console import Progress, print_link
+from nextcloud_mcp_server.commands.console import Progress, print_link, program
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server.database_file import schema_version
@@ -378,6 +378,27 @@ def test_the_greeting_over_stdio_points_to_the_configuration(
 
     assert "stdio" in text
     assert f"config claude-code {option} (" in text
+
+
+@pytest.mark.parametrize(
+    ("started", "found", "expected"),
+    [
+        (".venv/bin/nextcloud-mcp-server", None, ".venv/bin/nextcloud-mcp-server"),
+        (".venv/bin/nextcloud-mcp-server", "/usr/bin/nextcloud-mcp-server", "nextcloud-mcp-server"),
+        ("/opt/nextcloud_mcp_server/__main__.py", None, "nextcloud-mcp-server"),
+    ],
+)
+def test_a_command_to_type_is_one_that_the_terminal_finds(
+    started: str, found: str | None, expected: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+
+    def which(_name: str) -> str | None:
+        return found
+
+    monkeypatch.setattr("shutil.which", which)
+
+    assert program() == expected
 
 
 @pytest.mark.parametrize(
