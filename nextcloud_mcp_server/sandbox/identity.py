@@ -138,7 +138,7 @@ class Gate:
             self._throttle.reset(address)
         return found
 
-    def visitor(self, request: Request) -> User | None:
+    def signed_in_user(self, request: Request) -> User | None:
         """Return the user who is signed in with this browser."""
         user = self._state.users.get(session_of(request).uid or "")
         return user if user is not None and user.enabled else None

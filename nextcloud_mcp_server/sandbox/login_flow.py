@@ -115,10 +115,10 @@ class LoginFlows:
 
     async def _grant_page(self, request: Request) -> Response:
         session = session_of(request)
-        flow = self._flow_of_visit(request, request.query_params.get("stateToken"))
+        flow = self._flow_of_session(request, request.query_params.get("stateToken"))
         if flow is None:
             return forbidden("State token does not match")
-        user = self._gate.visitor(request)
+        user = self._gate.signed_in_user(request)
         if user is None:
             here = f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}"
             return redirect(self._context.path(f"/login?redirect_url={quote(here, safe='/?')}"))
@@ -137,11 +137,11 @@ class LoginFlows:
         )
 
     async def _grant(self, request: Request) -> Response:
-        user = self._gate.visitor(request)
+        user = self._gate.signed_in_user(request)
         if user is None:
             return forbidden("You are not logged in")
         form = parse_qs((await request.body()).decode(errors="replace"))
-        flow = self._flow_of_visit(request, form.get("stateToken", [""])[0])
+        flow = self._flow_of_session(request, form.get("stateToken", [""])[0])
         if flow is None:
             return forbidden("State token does not match")
         session = session_of(request)
@@ -204,7 +204,7 @@ class LoginFlows:
             '<button type="submit">Log in</button></form>',
         )
 
-    def _flow_of_visit(self, request: Request, state_token: str | None) -> LoginFlow | None:
+    def _flow_of_session(self, request: Request, state_token: str | None) -> LoginFlow | None:
         session = session_of(request)
         if not state_token or state_token != session.state_token:
             return None

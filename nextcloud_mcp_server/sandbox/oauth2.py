@@ -158,7 +158,7 @@ class OAuth2App:
         )
 
     async def _grant_page(self, request: Request) -> Response:
-        user = self._gate.visitor(request)
+        user = self._gate.signed_in_user(request)
         if user is None:
             return self._login_first(request)
         state_token = request.query_params.get("stateToken", "")
@@ -183,7 +183,7 @@ class OAuth2App:
         )
 
     async def _grant(self, request: Request) -> Response:
-        user, session = self._gate.visitor(request), session_of(request)
+        user, session = self._gate.signed_in_user(request), session_of(request)
         if user is None:
             return self._login_first(request)
         fields = await _fields(request)
@@ -279,7 +279,7 @@ class OAuth2App:
         return redirect(self._context.path(f"/login?redirect_url={quote(here, safe='/?')}"))
 
     def _uid(self, request: Request) -> str | None:
-        user = self._gate.visitor(request)
+        user = self._gate.signed_in_user(request)
         return None if user is None else user.uid
 
     def _client_called(self, client_id: str) -> OAuthClient | None:

@@ -91,7 +91,7 @@ class SingleUserConsent:
             await self._connection.execute(delete(login_flows).where(login_flows.c.id == change.flow.id))
         return True
 
-    async def arrive(self, completed: CompletedTransaction, change: Change, browser: str) -> bool:
+    async def apply_callback(self, completed: CompletedTransaction, change: Change, browser: str) -> bool:
         """Store the grant of a user who signed in for a client; False if the transaction has expired."""
         mine = await use_completed(self._connection, self._keys, completed, browser, now=self._now)
         if mine:

@@ -111,7 +111,7 @@ class GrantRepository:
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
         async with self._transactions.writing() as connection:
             consent = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
-            return await consent.arrive(completed, change, browser)
+            return await consent.apply_callback(completed, change, browser)
 
     async def meet(self, principal: Principal, storage_id: str | None, audit: AuditEntry) -> bool:
         """Compare the account's storage id with the stored one; if it differs, end the former user's access.
