@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nextcloud_mcp_server.errors import Link
+
 
 class _Long:
     """Marks a text that may be long."""
@@ -54,6 +56,16 @@ class Document(Result):
     """A text body with data about it: one line of JSON, an empty line, the body as it is."""
 
     content: LongText
+
+
+class NextStep(Result):
+    """Data with a sentence about what to do next, and the link of this server that belongs to it.
+
+    It is the only link to a consent page that a result may contain: this server made it, no other user wrote it.
+    """
+
+    next_step: str
+    link: Link | None = Field(default=None, exclude=True, repr=False)
 
 
 class ImageResult(Result):
