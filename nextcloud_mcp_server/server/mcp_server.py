@@ -98,9 +98,24 @@ def _is_left_out(spec: ToolSpec, exclude: Sequence[str]) -> bool:
     return any(name in exclude for name in (spec.name, *spec.aliases))
 
 
+def left_out_by_old_names(exclude: Sequence[str]) -> list[str]:
+    """Return a warning for each old name in `exclude`: the tool of today may do more than the one of that name."""
+    return [
+        f"EXCLUDE_TOOLS names {name}, an old name of {spec.name}. That tool is left out, with all that it does now: "
+        f"“{spec.description}” Write {spec.name} in place of the old name, or remove it to keep the tool."
+        for spec in _every_spec(exclude)
+        for name in spec.aliases
+        if name in exclude and spec.name not in exclude
+    ]
+
+
+def _every_spec(exclude: Sequence[str]) -> list[ToolSpec]:
+    """Return all tools; none where no name is excluded, because they must be imported for that."""
+    return [spec for name in TOOLSETS for spec in load(name).tools] if exclude else []
+
+
 def _refuse_unknown(exclude: Sequence[str]) -> None:
-    specs = [spec for name in TOOLSETS for spec in load(name).tools] if exclude else []
-    every = [name for spec in specs for name in (spec.name, *spec.aliases)]
+    every = [name for spec in _every_spec(exclude) for name in (spec.name, *spec.aliases)]
     for name in exclude:
         if name not in every:
             meant = get_close_matches(name, every, n=1)
