@@ -19,8 +19,8 @@ from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
@@ -197,7 +197,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     pending = Pending(finished)
     availability = Availability(
         mcp_server.facts(specs),
-        Audience(lambda ctx: caller(ctx).principal),
+        ChangeNotifier(lambda ctx: caller(ctx).principal),
         scopes=mode.token_scopes,
         at_sign_in=mode.scopes_at_sign_in,
     )

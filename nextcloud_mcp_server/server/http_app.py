@@ -57,7 +57,7 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
         async with parts.mode.connected(), parts.running(), parts.mcp.session_manager.run():
             yield
 
-    open_streams = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
+    open_streams = Middleware(OpenStreamTracker, change_notifier=parts.availability.change_notifier, mcp_path=MCP_PATH)
     exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
     return Starlette(
         routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[open_streams, exchanges]

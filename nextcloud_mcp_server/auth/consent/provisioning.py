@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.client_identity import identity
-from nextcloud_mcp_server.auth.consent.policy import GOT_AROUND, LIFETIME, OVER, Policy
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME, OPENED_BY_OTHERS, OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
@@ -170,7 +170,7 @@ class Provisioning:
         ]
         await self._database.audit.append(entries)
         if await self._database.elicitations.count_refusal(elicitation.id) >= MOST_REFUSALS:
-            await self._finish(elicitation, ElicitationState.FAILED, error=GOT_AROUND)
+            await self._finish(elicitation, ElicitationState.FAILED, error=OPENED_BY_OTHERS)
         raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
     async def _consent_request(self, elicitation: Elicitation, flow: LoginFlow | None) -> ConsentRequest:

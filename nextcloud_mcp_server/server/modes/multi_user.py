@@ -239,5 +239,5 @@ async def run_periodically(*jobs: Callable[[], Awaitable[object]]) -> None:
             try:
                 await job()
             except Exception:  # a supervisor: a database that is busy once must not end the tidying
-                logger.exception("what ran out could not be ended; trying again")
+                logger.exception("expired requests and sessions could not be deleted; trying again")
         await anyio.sleep(TIDY_SECONDS)

@@ -105,7 +105,7 @@ async def test_consent_requests_are_looked_up_for_waiting_calls(stage: ProcessHo
             assert await parts.pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
-def test_the_start_says_what_an_old_name_leaves_out(
+async def test_the_start_says_what_an_old_name_leaves_out(
     stage: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     build_server(Personal(configured(stage, exclude_tools=("nc_deck_list_boards",))))

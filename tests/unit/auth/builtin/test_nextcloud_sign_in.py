@@ -27,7 +27,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_fixtures import NEXTCLOUD, READ
 from tests.authorization_fixtures import ALICE, COOKIE, AuthorizationFixture, open_authorization, query_of
 
-VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
+CONSENT_TARGET = "consent:550e8400-e29b-41d4-a716-446655440000"
 MINUTE = 60
 
 
@@ -77,7 +77,7 @@ async def test_the_trip_is_remembered_with_all_that_it_is_for(authorization: Aut
     assert back.code.get_secret_value() == "granted-by-alice-0"
 
 
-@pytest.mark.parametrize("target", ["account", VISIT])
+@pytest.mark.parametrize("target", ["account", CONSENT_TARGET])
 async def test_a_trip_for_a_page_is_told_by_its_state(
     authorization: AuthorizationFixture, target: str
 ) -> None:
@@ -154,7 +154,9 @@ async def test_a_trip_is_finished_once_and_in_ten_minutes(authorization: Authori
     assert await authorization.given_back() == [f"access-{old['code'][0]}"]
 
 
-@pytest.mark.parametrize(("target", "kind"), [(CLIENT, "page"), ("account", "client"), (VISIT, "client")])
+@pytest.mark.parametrize(
+    ("target", "kind"), [(CLIENT, "page"), ("account", "client"), (CONSENT_TARGET, "client")]
+)
 async def test_a_trip_of_one_kind_is_none_of_the_other(
     authorization: AuthorizationFixture, target: str, kind: Kind
 ) -> None:
@@ -201,7 +203,7 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     ]
 
     assert await authorization.sign_in.returned(good, browser=COOKIE, kind="client")
-    with pytest.raises(SignInRefused, match="somewhere else"):
+    with pytest.raises(SignInRefused, match="another issuer"):
         await authorization.sign_in.returned(
             {**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client"
         )
