@@ -15,14 +15,13 @@ class OpenStreamTracker:
     a stream that begins now (2025-11-25, basic/transports, resumability: a server may replay).
     """
 
-    def __init__(self, app: ASGIApp, *, change_notifier: ChangeNotifier, mcp_path: str) -> None:
+    def __init__(self, app: ASGIApp, *, change_notifier: ChangeNotifier) -> None:
         self._app = app
         self._change_notifier = change_notifier
-        self._mcp_path = mcp_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on every request, and watch the answers to those for the stream of a session."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != self._mcp_path:
+        if scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
         scope = _without_last_event(scope)
