@@ -386,6 +386,25 @@ async def test_two_wrong_codes_are_enough_for_one_browser_for_half_an_hour(
     assert sum(code.startswith("made-up-") for code in authorization.provider.exchanged) == 2
 
 
+async def test_a_code_that_was_refused_unasked_is_good_for_no_other_sign_in(
+    authorization: AuthorizationFixture,
+) -> None:
+    for _ in range(2):
+        with pytest.raises(GrantRefused):
+            await wrong_code(authorization)
+    throttled = await came(authorization)
+    with pytest.raises(Throttled):
+        await authorization.sign_in.exchange_code(throttled, browser=COOKIE, keep=seen)
+
+    params = authorization.provider.confirm(await authorization.to_nextcloud("other"), "bob")
+    again = {**params, "code": [throttled.code.get_secret_value()]}
+    callback = await authorization.sign_in.returned(again, browser="other", kind="client")
+    with pytest.raises(SignInRefused, match="used or ended before"):
+        await authorization.sign_in.exchange_code(callback, browser="other", keep=seen)
+
+    assert throttled.code.get_secret_value() not in authorization.provider.exchanged
+
+
 async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(
     authorization: AuthorizationFixture,
 ) -> None:
