@@ -369,6 +369,19 @@ async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
     assert 'role="alert"' in response.text
 
 
+async def test_a_form_with_nothing_but_scopes_that_were_not_offered_is_asked_again(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open(offered=["notes:read"])
+
+    response = await answer_with(people, elicitation_id, "allow", "files:write", "admin")
+
+    assert response.status_code == 422
+    assert "Nothing is ticked." in response.text
+    assert consent_service.asked == []
+
+
 async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left_out(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
