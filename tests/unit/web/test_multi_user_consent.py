@@ -209,7 +209,7 @@ async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
     assert done.status_code == 200
 
 
-async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
+async def test_with_a_mapping_the_callback_from_nextcloud_ends_on_the_result_page(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.maps = True
@@ -401,7 +401,7 @@ async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left
         (Throttled("Too many."), 503, "Nextcloud asks for a pause"),
     ],
 )
-async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_question(
+async def test_when_the_callback_fails_the_page_says_why_and_leads_to_the_consent_page(
     people: httpx2.AsyncClient,
     consent_service: MultiUserPages,
     fault: NextcloudMcpError,
