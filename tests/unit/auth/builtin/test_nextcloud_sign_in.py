@@ -407,7 +407,7 @@ async def test_a_code_that_was_refused_unasked_is_good_for_no_other_sign_in(
     params = authorization.provider.confirm(await authorization.to_nextcloud("other"), "bob")
     again = {**params, "code": [throttled.code.get_secret_value()]}
     callback = await authorization.sign_in.returned(again, browser="other", kind="client")
-    with pytest.raises(SignInRefused, match="used or ended before"):
+    with pytest.raises(SignInRefused, match="used already, or the sign-in was ended"):
         await authorization.sign_in.exchange_code(callback, browser="other", keep=seen)
 
     assert throttled.code.get_secret_value() not in authorization.provider.exchanged
