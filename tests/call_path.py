@@ -9,10 +9,11 @@ client are left out.
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import anyio
 import httpx2
@@ -25,11 +26,11 @@ from tests.integration.personal_app import link_in, open_personal_app
 
 _PACKAGE = Path(nextcloud_mcp_server.__file__).parent
 _LEFT_OUT = ("sandbox/", "demo/")
-_NOTES = {"name": "nc_notes_list_notes", "arguments": {}}
+_NOTES: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
 
 
 @contextmanager
-def traced() -> Iterator[Counter[str]]:
+def traced() -> Generator[Counter[str]]:
     """Count the calls of functions per module of the package while the block runs."""
     calls = Counter[str]()
     names: dict[str, str] = {}
@@ -58,7 +59,7 @@ async def note_call() -> Counter[str]:
             asked = await client.request("tools/call", _NOTES)
             await alice.allow(link_in(asked["result"]["content"][0]["text"]))
             notes = (await client.request("tools/call", _NOTES))["result"]["structuredContent"]["notes"]
-            read = {"name": "nc_notes_get_note", "arguments": {"note_id": notes[0]["id"]}}
+            read: dict[str, Any] = {"name": "nc_notes_get_note", "arguments": {"note_id": notes[0]["id"]}}
             await client.request("tools/call", read)
             with traced() as calls:
                 answer = await client.request("tools/call", read)
