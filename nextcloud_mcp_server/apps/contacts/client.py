@@ -1,7 +1,7 @@
 """Reads and writes address books and contacts over CardDAV (RFC 6352)."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -106,12 +106,12 @@ class ContactsClient(AppClient):
 
     async def list_books(self) -> list[AddressBook]:
         """Fetch the address books, including shared ones and those that Nextcloud generates."""
-        found = self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1")
-        return [
-            _book(segments[0], response)
-            async for segments, response in found
-            if len(segments) == 1 and response.has_inner("d:resourcetype", "card:addressbook")
-        ]
+        async with self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1") as found:
+            return [
+                _book(segments[0], response)
+                async for segments, response in found
+                if len(segments) == 1 and response.has_inner("d:resourcetype", "card:addressbook")
+            ]
 
     async def in_each(self, call: Callable[[str], Awaitable[None]]) -> None:
         """Call `call` for each address book in parallel; known books do not wait for the list."""
@@ -154,10 +154,9 @@ class ContactsClient(AppClient):
           NotFound: No such contact or address book.
         """
         wanted = _segments(book, contact_id)
-        found = self._ask("PROPFIND", wanted, dav.propfind(_CARD), depth="0", missing=_NO_CONTACT)
-        cards = [
-            _card(segments, response) async for segments, response in found if dav.same(segments, wanted)
-        ]
+        body = dav.propfind(_CARD)
+        async with self._ask("PROPFIND", wanted, body, depth="0", missing=_NO_CONTACT) as found:
+            cards = [_card(*each) async for each in found if dav.same(each[0], wanted)]
         if not cards or not cards[0].vcard.text:
             raise errors.NotFound(_NO_CONTACT)
         return cards[0]
@@ -250,27 +249,24 @@ class ContactsClient(AppClient):
             return Card(book, contact_id, None, card)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
-        async for found, response in self._ask(method, segments, body, depth="1"):
-            if len(found) == len(("book", "card")):
-                yield _card(found, response)
+        async with self._ask(method, segments, body, depth="1") as found:
+            async for each in found:
+                if len(each[0]) == len(("book", "card")):
+                    yield _card(*each)
 
-    async def _ask(
+    def _ask(
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str, missing: str = _NO_BOOK
-    ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
-        found = entries.ask(
+    ) -> AbstractAsyncContextManager[AsyncGenerator[entries.Located]]:
+        return entries.ask(
             self._http,
             method,
-            self._tree.url(segments),
-            tree=self._tree,
+            self._tree,
+            segments,
             body=body,
             headers={"Depth": depth},
             sentences={404: missing},
             longest=_MAX_RESPONSE_BYTES,
         )
-        async with aclosing(found):
-            async for some in found:
-                for each in some:
-                    yield each
 
 
 def new_card(changes: Changes) -> VCard:

@@ -1,6 +1,5 @@
 """Comments on files, over WebDAV."""
 
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -42,13 +41,13 @@ class CommentsClient(AppClient):
         asked = entries.ask(
             self._http,
             "REPORT",
-            f"{tree.url()}/",
-            tree=tree,
+            tree,
+            url=f"{tree.url()}/",
             body=dav.filter_comments(limit=limit + 1, offset=first),
             sentences={404: _OFF},
         )
-        async with aclosing(asked) as found:
-            read = [_comment(response) async for some in found for _, response in some]
+        async with asked as found:
+            read = [_comment(response) async for _, response in found]
         page = cut(read, limit)
         return [one for one in page.rows if before is None or one.number < before], page.more
 

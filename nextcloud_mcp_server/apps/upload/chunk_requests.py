@@ -7,7 +7,6 @@ MOVE  /uploads/{uid}/{id}/.file  assembles the chunks at the destination, which 
 
 import re
 import secrets
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -120,19 +119,18 @@ class ChunkRequests:
         asked = entries.ask(
             self._http,
             "PROPFIND",
-            self._uploads.url(_checked(upload_id)),
-            tree=self._uploads,
+            self._uploads,
+            _checked(upload_id),
             body=dav.propfind(_LISTED),
             headers={"Depth": "1"},
             sentences={404: _GONE},
         )
         sizes: dict[int, int] = {}
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    name = segments[-1] if segments else ""
-                    if name.isascii() and name.isdigit():
-                        sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
+        async with asked as found:
+            async for segments, response in found:
+                name = segments[-1] if segments else ""
+                if name.isascii() and name.isdigit():
+                    sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
         return Parts(tuple(sizes[number] for number in sorted(sizes)))
 
     async def discard(self, upload_id: str) -> None:

@@ -1,6 +1,5 @@
 """Earlier versions of one user's files, over WebDAV."""
 
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,6 +14,7 @@ from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 _PROPERTIES: Final = (
     "d:getcontentlength", "d:getlastmodified", "nc:version-label", "nc:version-author",
 )  # fmt: skip
+_NONE_KEPT: Final = "This Nextcloud keeps no versions of that file; perhaps their app is switched off."
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +45,13 @@ class VersionsClient(AppClient):
         """
         tree = self._tree(file_id)
         window = TopK[FileVersion](position, limit=limit, after=after)
-        asked = entries.ask(
-            self._http,
-            "PROPFIND",
-            tree.url(),
-            tree=tree,
-            body=dav.propfind(_PROPERTIES),
-            headers={"Depth": "1"},
-            sentences={
-                404: "This Nextcloud keeps no versions of that file; perhaps their app is switched off."
-            },
-        )
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    if len(segments) == 1:
-                        window.offer(_version(segments[0], response))
+        body, depth, gone = dav.propfind(_PROPERTIES), {"Depth": "1"}, {404: _NONE_KEPT}
+        async with entries.ask(
+            self._http, "PROPFIND", tree, body=body, headers=depth, sentences=gone
+        ) as found:
+            async for segments, response in found:
+                if len(segments) == 1:
+                    window.offer(_version(segments[0], response))
         page, more = window.page()
         return page, window.total, more
 
