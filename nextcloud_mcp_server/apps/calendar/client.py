@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -18,13 +18,9 @@ from nextcloud_mcp_server.formats import event_edit, ical, ical_time
 from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
-from nextcloud_mcp_server.nextcloud import parallel, user_zone
-from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
-from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
-from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache
+from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
+from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
 
 #: How far an occurrence may have been moved from its original time and still be found by its id.
 _FOUND_WITHIN: Final = timedelta(days=2)
@@ -46,33 +42,10 @@ class Deleted(NamedTuple):
     notices: tuple[Notice, ...] = ()
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
-
-
-class CalendarClient(AppClient):
+class CalendarClient(CalendarObjectsClient):
     """Reads and writes one user's events."""
 
-    def __init__(
-        self,
-        http: NextcloudHttp,
-        *,
-        clock: Callable[[], datetime] = _clock,
-        cache: UserCache | None = None,
-        wide: NextcloudHttp | None = None,
-        shelf: CachedContent[KeptCalendars] | None = None,
-    ) -> None:
-        super().__init__(http)
-        self._dav = CalDav(http, wide)
-        self._clock = clock
-        self._cache = cache or UserCache()
-        self._objects = CalendarObjects(self._dav, EVENT, cache=self._cache, shelf=shelf)
-
-    @classmethod
-    def from_connection(cls, connection: Connection) -> Self:
-        """Build the client."""
-        objects = connection.content("VEVENT")
-        return cls(connection.http, cache=connection.cache, wide=connection.wide, shelf=objects)
+    kind = EVENT
 
     async def calendars(self) -> list[Calendar]:
         """Fetch all calendars and task lists."""
@@ -121,7 +94,7 @@ class CalendarClient(AppClient):
         found: dict[str, Agenda] = {}
 
         async def find() -> None:
-            place.append(await locate(partial(self._cache.fact, "zone", partial(user_zone.of, self._http))))
+            place.append(await locate(self.zone))
             known.set()
 
         async def introduce() -> None:
@@ -134,7 +107,7 @@ class CalendarClient(AppClient):
             found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
 
         async def everything() -> None:
-            names.extend((await self._objects.hand(use, calendar=calendar, within=within)).names)
+            names.extend((await self.hand(use, calendar=calendar, within=within)).names)
 
         await parallel.together(everything, find, introduce)
         listed = [found[name] for name in names]
@@ -176,7 +149,7 @@ class CalendarClient(AppClient):
             scheduling.organizer(changes.attendees, await self._dav.addresses()) if changes.attendees else ""
         )
         whole = event_edit.new_event(
-            str(uuid4()), changes, now=self._clock(), organizer=organizer, reminder=reminder
+            str(uuid4()), changes, now=datetime.now(UTC), organizer=organizer, reminder=reminder
         )
         stored = await self._dav.create(calendar, whole.written)
         told = scheduling.told("", whole.written, stored)
@@ -204,7 +177,7 @@ class CalendarClient(AppClient):
         changes = await make(event)
         addresses = await self._dav.addresses() if answer is not None or changes.attendees else []
         organizer = scheduling.organizer(changes.attendees, addresses, event.at.component)
-        now = self._clock()
+        now = datetime.now(UTC)
 
         def edit(whole: Component) -> Event:
             series = Series(whole, EVENT)
@@ -260,7 +233,7 @@ class CalendarClient(AppClient):
           Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
-        now = self._clock()
+        now = datetime.now(UTC)
 
         def edit(whole: Component) -> Event:
             series = Series(whole, EVENT)
