@@ -13,7 +13,7 @@ from anyio import to_thread
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.calendar import scheduling
 from nextcloud_mcp_server.apps.calendar.agenda import EVENT, Agenda, Event, Span, agenda
-from nextcloud_mcp_server.apps.calendar.scheduling import Notice
+from nextcloud_mcp_server.apps.calendar.scheduling import NotifiedGuest, notice
 from nextcloud_mcp_server.formats import event_edit, ical, ical_time
 from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
@@ -39,7 +39,7 @@ class Deleted(NamedTuple):
     """The title of a deleted event, and the users whom Nextcloud notifies of the deletion."""
 
     title: str
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[NotifiedGuest, ...] = ()
 
 
 class CalendarClient(CalendarObjectsClient):
@@ -206,7 +206,7 @@ class CalendarClient(CalendarObjectsClient):
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
         told = scheduling.invited([event.at.component])
         return event._replace(
-            notices=tuple(Notice(each, "not told that it takes place again") for each in told)
+            notices=tuple(notice(each, "not told that it takes place again") for each in told)
         )
 
     async def delete(self, event_id: str, *, if_match: str) -> Deleted:
@@ -243,17 +243,17 @@ class CalendarClient(CalendarObjectsClient):
 
         return await self._write(stored, edit)
 
-    async def _cancelled(self, one: Component) -> tuple[Notice, ...]:
+    async def _cancelled(self, one: Component) -> tuple[NotifiedGuest, ...]:
         """List the users whom Nextcloud notifies of a deletion: the attendees, or the organizer."""
         organizer = one.first("ORGANIZER")
         if organizer is None or not (people := scheduling.invited([one])):
             return ()
         mine = {each.lower() for each in await self._cache.fact("addresses", self.addresses)}
         if organizer.value.strip().lower() in mine:
-            return tuple(Notice(each, "told that it is cancelled, unless it is over") for each in people)
+            return tuple(notice(each, "told that it is cancelled, unless it is over") for each in people)
         if not any(f"mailto:{each.lower()}" in mine for each in people):
             return ()
-        return (Notice(scheduling.mail_of(organizer), "told that this person declines, unless it is over"),)
+        return (notice(scheduling.mail_of(organizer), "told that this person declines, unless it is over"),)
 
     async def _write(self, stored: Stored, edit: Callable[[Component], Event]) -> Event:
         def edited(whole: Component) -> tuple[Event, str]:

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, 
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
+from nextcloud_mcp_server.tools.result import Result
 
 #: Nextcloud's default limit (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
@@ -51,14 +52,13 @@ _TAKEN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AddressBook:
-    """One address book; `id` is its name in URLs."""
+class BookRow(Result):
+    """One address book; `id` is what the other tools take as book."""
 
     id: str
     name: str
-    description: str
     writable: bool
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class ContactsClient(AppClient):
         """Build the client."""
         return cls(connection.http, cache=connection.cache)
 
-    async def list_books(self) -> list[AddressBook]:
+    async def list_books(self) -> list[BookRow]:
         """Fetch the address books, including shared ones and those that Nextcloud generates."""
         async with self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1") as found:
             return [
@@ -285,15 +285,15 @@ def _segments(book: str, *below: str) -> dav.Segments:
     return names
 
 
-def _book(name: str, response: DavResponse) -> AddressBook:
+def _book(name: str, response: DavResponse) -> BookRow:
     writable = any(
         response.has_inner("d:current-user-privilege-set", right)
         for right in ("d:write", "d:write-content", "d:all")
     )
-    return AddressBook(
+    return BookRow(
         id=name,
         name=response.text("d:displayname") or name,
-        description=response.text("card:addressbook-description"),
+        description=response.text("card:addressbook-description") or None,
         writable=writable and response.text("oc:read-only") != "1",
     )
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Final
 
 from nextcloud_mcp_server.apps.contacts import results
-from nextcloud_mcp_server.apps.contacts.client import AddressBook, ContactsClient
+from nextcloud_mcp_server.apps.contacts.client import BookRow, ContactsClient
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.resources.collection import Collections, Member
@@ -33,7 +33,7 @@ class Contacts(Collections):
     place = "addressbooks"
     too_large = "The contact is too large for one resource."
 
-    async def collections(self, nc: Account) -> Sequence[AddressBook]:
+    async def collections(self, nc: Account) -> Sequence[BookRow]:
         """Fetch the address books."""
         return await nc.client(ContactsClient).list_books()
 

@@ -53,9 +53,7 @@ Birthday = Annotated[str | None, Field(description="1990-05-17, or --05-17.")]
 @require_provisioning("contacts:read")
 async def nc_contacts_list_address_books(nc: Account) -> Books:
     """List the address books and which can be written to; the book "contacts" is usually the main one."""
-    return Books(
-        address_books=[results.book_row(book) for book in await nc.client(ContactsClient).list_books()]
-    )
+    return Books(address_books=await nc.client(ContactsClient).list_books())
 
 
 @contacts.tool("Search contacts", read_only=True)
