@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import body, credential_probe, error_mapping, redirect, retry
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import UserLimiter
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
 from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
@@ -98,7 +99,7 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
-        turns: credential_probe.ConcurrencyLimiter | None = None,
+        turns: UserLimiter | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
@@ -106,7 +107,7 @@ class NextcloudHttp:
         self.web = public_url or base
         self._pool = pool
         self._auth = auth_of(credential)
-        self._turns = turns or credential_probe.NoSlot()
+        self._turns = turns or credential_probe.Slot()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
@@ -202,7 +203,6 @@ class NextcloudHttp:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         timeout_seconds: float = _STREAM_SECONDS,
@@ -218,7 +218,6 @@ class NextcloudHttp:
             path,
             timeout_seconds=timeout_seconds,
             sentences=sentences or {},
-            params=params,
             headers={"Accept-Encoding": "identity", **(headers or {})},
             content=content,
         )

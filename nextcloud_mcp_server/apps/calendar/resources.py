@@ -7,7 +7,7 @@ from typing import Final
 from nextcloud_mcp_server.apps.calendar import results
 from nextcloud_mcp_server.apps.calendar.agenda import EVENT, Event
 from nextcloud_mcp_server.apps.calendar.client import CalendarClient
-from nextcloud_mcp_server.formats import ical_time
+from nextcloud_mcp_server.formats import ical_time, timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.caldav import Calendar
 from nextcloud_mcp_server.resources.collection import Collections, Member
@@ -16,10 +16,6 @@ from nextcloud_mcp_server.resources.kind import About
 #: The range of the list: from yesterday, for users in time zones where it is still today, for this long.
 _AHEAD: Final = timedelta(days=31)
 _ROWS: Final = 200
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class Events(Collections):
@@ -37,7 +33,7 @@ class Events(Collections):
     place = "calendars"
     too_large = "The event is too large for one resource; nc_calendar_get_event shortens it."
 
-    def __init__(self, *, clock: Callable[[], datetime] = _clock) -> None:
+    def __init__(self, *, clock: Callable[[], datetime] = timestamp.now) -> None:
         self._clock = clock
 
     async def collections(self, nc: Account) -> Sequence[Calendar]:

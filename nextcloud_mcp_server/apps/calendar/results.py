@@ -1,4 +1,7 @@
-"""Results of the calendar tools."""
+"""Results of the calendar tools.
+
+An event is read on demand from its calendar object, which changes keep as it is; so results are separate.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from html import escape
 from typing import Final, Self
@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
@@ -79,10 +80,6 @@ class Card:
         return Contact.of(self.vcard)
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class ContactsClient(AppClient):
     """Reads and writes one user's contacts."""
 
@@ -90,7 +87,7 @@ class ContactsClient(AppClient):
         self,
         http: NextcloudHttp,
         *,
-        clock: Callable[[], datetime] = _clock,
+        clock: Callable[[], datetime] = timestamp.now,
         cache: UserCache | None = None,
     ) -> None:
         super().__init__(http)
