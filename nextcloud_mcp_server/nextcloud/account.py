@@ -23,7 +23,7 @@ from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
-from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
+from nextcloud_mcp_server.nextcloud.search import SearchClient
 from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -53,7 +53,6 @@ class Account:
         *,
         wide: NextcloudHttp | None = None,
         shelf: Callable[[Topic], CachedContent[Any]] | None = None,
-        providers: KnownProviders | None = None,
         cache: UserCache | None = None,
     ) -> None:
         self.uid = http.uid
@@ -67,7 +66,6 @@ class Account:
         self._connection = Connection(http, wide, shelf or _no_shelf, self._cache)
         self._clients: dict[type[AppClient], AppClient] = {}
         self._wide = wide
-        self._providers = providers
 
     @cached_property
     def download(self) -> "DownloadClient":
@@ -96,7 +94,7 @@ class Account:
     @cached_property
     def search(self) -> SearchClient:
         """What Nextcloud's unified search finds."""
-        return SearchClient(self._http, wide=self._wide, known=self._providers)
+        return SearchClient(self._http, wide=self._wide, cache=self._cache)
 
     @cached_property
     def file_search(self) -> FileSearch:
@@ -166,7 +164,6 @@ class Nextcloud:
             self._http(credential, uid=uid, turns=turns.of(credential)),
             wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
             shelf=partial(CachedContent[Any], self.shelves, uid, credential),
-            providers=cache.providers(credential),
             cache=cache,
         )
 

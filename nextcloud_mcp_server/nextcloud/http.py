@@ -2,8 +2,8 @@
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -198,7 +198,8 @@ class NextcloudHttp:
             f"{error_mapping.IN_DOUBT}"
         ) from refused
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self,
         method: str,
         path: str,
@@ -207,13 +208,14 @@ class NextcloudHttp:
         content: bytes | None = None,
         timeout_seconds: float = _STREAM_SECONDS,
         sentences: Mapping[int, str] | None = None,
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
+    ) -> AsyncGenerator[httpx2.Response]:
         """Open a response without reading it, uncompressed; opening is repeated as in `request`.
 
         Raises:
           NextcloudError: As `request`.
         """
-        return self._stream(
+        opened = partial(
+            self._open,
             method,
             path,
             timeout_seconds=timeout_seconds,
@@ -221,15 +223,10 @@ class NextcloudHttp:
             headers={"Accept-Encoding": "identity", **(headers or {})},
             content=content,
         )
-
-    @asynccontextmanager
-    async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
         repeater = retry.Retrier(Kind.READING if method in READING else Kind.ONCE)
         try:
             async with AsyncExitStack() as stack:
-                response = await repeater.run(
-                    lambda: stack.enter_async_context(self._open(method, path, **options))
-                )
+                response = await repeater.run(lambda: stack.enter_async_context(opened()))
                 if coding := body.coding_of(response):
                     # Part of a compressed body has other offsets and an unknown size.
                     raise body.unasked(coding)

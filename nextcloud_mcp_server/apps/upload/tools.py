@@ -7,11 +7,11 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.upload.chunk_requests import Parts
 from nextcloud_mcp_server.apps.upload.client import Report, UploadClient
-from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachable
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import TextId
-from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_content import Encoding, TargetEtag, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
@@ -221,11 +221,7 @@ async def nc_files_download_file(
                 if done - told >= _REPORTED_BYTES:
                     told = done
                     await progress.report(done, download.total, f"Downloading {name}")
-            _refuse_short(path, done, entry.size if download.total is None else done)
+            if download.total is None and entry.size not in (None, done):
+                # A proxy that removes the length also hides that the connection broke.
+                raise file_errors.broken(done, entry.size, path)
     return Downloaded(path=download.path, local_file=name, size=done, etag=str(download.version))
-
-
-def _refuse_short(path: str, came: int, size: int | None) -> None:
-    """Refuse a truncated file: a proxy that removes the length also hides that the connection broke."""
-    if size is not None and came != size:
-        raise Unreachable(f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again.")
