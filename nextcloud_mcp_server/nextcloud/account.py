@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -120,17 +119,9 @@ class Account:
         return self._http.changes
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfo(Answer):
     """The content of `status.php`, which is public."""
 
-    version: str
-    product_name: str
-    maintenance: bool
-    needs_upgrade: bool
-
-
-class _Status(Answer):
     installed: bool
     maintenance: bool
     needs_upgrade: bool = Field(default=False, validation_alias="needsDbUpgrade")
@@ -231,7 +222,7 @@ class Nextcloud:
             response = await self._anonymous.request(
                 "GET", "/status.php", max_bytes=65_536, timeout_seconds=15
             )
-            status = decoded(response, TypeAdapter(_Status))
+            status = decoded(response, TypeAdapter(ServerInfo))
         except (
             errors.NotNextcloud,
             errors.NotFound,
@@ -260,12 +251,7 @@ class Nextcloud:
             raise errors.TooOld(
                 f"This is Nextcloud {status.version}; version {_OLDEST} or newer is needed. Upgrade it."
             )
-        return ServerInfo(
-            version=status.version,
-            product_name=status.product_name,
-            maintenance=status.maintenance,
-            needs_upgrade=status.needs_upgrade,
-        )
+        return status
 
     def _http(
         self,

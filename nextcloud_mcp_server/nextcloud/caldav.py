@@ -35,7 +35,6 @@ _OBJECT: Final = "<d:getetag/><cal:calendar-data/>"
 #: Nextcloud's own header: list subscriptions as calendars with events instead of as mere addresses.
 _SUBSCRIBED: Final = {"X-NC-CalDAV-Webcal-Caching": "On"}
 _ICS: Final = {"Content-Type": "text/calendar; charset=utf-8", **_SUBSCRIBED}
-_WRITING: Final = ("d:write", "d:write-content", "d:all")
 _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 
@@ -345,13 +344,12 @@ def _calendar(name: str, response: DavResponse, uid: str) -> Calendar:
     owner = response.text("oc:owner-principal").strip("/")
     for start in _PRINCIPALS:
         owner = owner.removeprefix(start)
-    writable = any(response.has_inner("d:current-user-privilege-set", right) for right in _WRITING)
     return Calendar(
         id=name,
         name=response.text("d:displayname") or name,
         description=response.text("cal:calendar-description"),
         owner="" if owner == uid else owner,
-        writable=writable and response.text("oc:read-only") != "1",
+        writable=response.is_writable,
         kinds=frozenset(response.inner_texts("cal:supported-calendar-component-set", "cal:comp")),
         state=response.text("cs:getctag"),
     )

@@ -283,15 +283,11 @@ def _segments(book: str, *below: str) -> dav.Segments:
 
 
 def _book(name: str, response: DavResponse) -> BookRow:
-    writable = any(
-        response.has_inner("d:current-user-privilege-set", right)
-        for right in ("d:write", "d:write-content", "d:all")
-    )
     return BookRow(
         id=name,
         name=response.text("d:displayname") or name,
         description=response.text("card:addressbook-description") or None,
-        writable=writable and response.text("oc:read-only") != "1",
+        writable=response.is_writable,
     )
 
 
