@@ -21,6 +21,7 @@ from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud import parallel
 from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
+from nextcloud_mcp_server.tools.event_time import Ask
 
 #: How far an occurrence may have been moved from its original time and still be found by its id.
 _FOUND_WITHIN: Final = timedelta(days=2)
@@ -30,9 +31,6 @@ _NO_OCCURRENCE: Final = (
 _BROKEN: Final = "This calendar object cannot be read ({wrong}), so it was left alone: open it in Nextcloud."
 
 _T = TypeVar("_T")
-
-
-Ask = Callable[[], Awaitable[tzinfo]]
 
 
 class Deleted(NamedTuple):
