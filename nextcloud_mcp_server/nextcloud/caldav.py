@@ -125,7 +125,7 @@ class CalDav:
         body = _query(kind, low, high, uid)
         async with self._ask("REPORT", _calendar_segments(calendar), body, wide=wide) as found:
             return [
-                Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
+                Stored("/".join(segments), etags.parse(response.text("d:getetag")), text)
                 async for segments, response in found
                 if len(segments) == _OBJECT_DEPTH and (text := response.text("cal:calendar-data"))
             ]

@@ -36,7 +36,7 @@ Priority = Annotated[int | None, Field(ge=0, le=9, description="1 high, 5 medium
 
 
 class _State(Result):
-    """What a list and a change both tell of a task."""
+    """The fields that a row of a list and the result of a change share."""
 
     task_id: str
     etag: str | None = None
@@ -47,7 +47,7 @@ class _State(Result):
     timezone: str | None = None
 
     @classmethod
-    def told(cls, task: Task, longest: int, **more: Any) -> Self:  # noqa: ANN401 - the other fields
+    def of(cls, task: Task, longest: int, **more: Any) -> Self:  # noqa: ANN401 - the other fields
         """Build from a task, whose title is cut to so many characters."""
         due, start = (task.series.time(task.component, name) for name in ("DUE", "DTSTART"))
         return cls(
@@ -302,7 +302,7 @@ def _matches(task: Task, query: str | None) -> bool:
 def _row(task: Task, longest: int) -> TaskRow:
     one = task.component
     completed, description = task.series.time(one, "COMPLETED"), one.text("DESCRIPTION")
-    return TaskRow.told(
+    return TaskRow.of(
         task,
         longest,
         completed=None if completed is None else ical_time.shown(completed),
@@ -340,4 +340,4 @@ def _title(text: str) -> str:
 
 
 def _written(task: Task) -> TaskWritten:
-    return TaskWritten.told(task, _MAX_TEXT)
+    return TaskWritten.of(task, _MAX_TEXT)
