@@ -25,7 +25,6 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 calendar = Toolset("calendar")
 
 _LONGEST_RANGE: Final = timedelta(days=1830)
-_ANSWERS: Final = {"accepted": "ACCEPTED", "declined": "DECLINED", "tentative": "TENTATIVE"}
 _IN_TRASH: Final = (
     "It is in the calendar's trash, for 30 days unless the administrator set another time: nc_calendar_update_event "
     "with this event_id and etag and restore=true brings it back."
@@ -186,7 +185,7 @@ async def nc_calendar_update_event(
         return _written(await calendars.restore(event_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field, or 'answer'.")
-    status = None if answer is None else _ANSWERS[answer]
+    status = None if answer is None else answer.upper()
     return _written(
         await calendars.update(event_id, make, if_match=etag, occurrence=occurrence, answer=status)
     )

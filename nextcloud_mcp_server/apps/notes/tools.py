@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -57,12 +57,12 @@ async def nc_notes_list_notes(
         and (inside is None or _is_in(note.category, inside))
     ]
     # A position in the order, not a row number: notes changed meanwhile move to the front and shift nothing.
-    rest = [one for one in sorted(map(_Placed.of, found), key=_place) if after is None or one.place > after]
+    rest = sorted((one for one in found if after is None or _position(one) > after), key=_position)
     shown = rest[:limit]
     left = len(rest) - len(shown)
     return results.NoteList(
-        notes=[results.info(one.note) for one in shown],
-        cursor=pagination.seal(shown[-1].place, *filters) if left else None,
+        notes=[results.info(one) for one in shown],
+        cursor=pagination.seal(_position(shown[-1]), *filters) if left else None,
         remaining=left or None,
     )
 
@@ -247,19 +247,8 @@ def _titles(note: Note) -> tuple[str, ...]:
     return (note.title,)
 
 
-class _Placed(NamedTuple):
-    """A note with its position in the list: last changed first."""
-
-    place: Position
-    note: Note
-
-    @classmethod
-    def of(cls, note: Note) -> "_Placed":
-        return cls(Position.of(-note.modified, note.id), note)
-
-
-def _place(one: _Placed) -> Position:
-    return one.place
+def _position(note: Note) -> Position:
+    return Position.of(-note.modified, note.id)
 
 
 def _is_in(category: str, wanted: str) -> bool:

@@ -47,18 +47,6 @@ class Target:
         return dav.join(self.segments)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The chunks that an upload has received: their sizes, in order."""
-
-    sizes: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Count the bytes received."""
-        return sum(self.sizes)
-
-
 class ChunkRequests:
     """Sends the requests; one per method unless stated."""
 
@@ -110,8 +98,8 @@ class ChunkRequests:
             sentences={404: _GONE, 507: "Nextcloud did not store this{reason}."},
         )
 
-    async def parts(self, upload_id: str) -> Parts:
-        """Fetch the sizes of the chunks received.
+    async def parts(self, upload_id: str) -> list[int]:
+        """Fetch the sizes of the chunks received, in order.
 
         Raises:
           NotFound: There is no such upload.
@@ -131,7 +119,7 @@ class ChunkRequests:
                 name = segments[-1] if segments else ""
                 if name.isascii() and name.isdigit():
                     sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
-        return Parts(tuple(sizes[number] for number in sorted(sizes)))
+        return [sizes[number] for number in sorted(sizes)]
 
     async def discard(self, upload_id: str) -> None:
         """Delete an upload and its chunks.
