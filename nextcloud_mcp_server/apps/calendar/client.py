@@ -85,7 +85,7 @@ class CalendarClient(CalendarObjectsClient):
         """
         # Nextcloud uses its own time zone for all-day events and floating times, and the reader's is not known yet.
         first, last = span(UTC)
-        within = _earlier(first), _later(last)
+        within = _shifted(first, -_FOUND_WITHIN), _shifted(last, _FOUND_WITHIN)
         place: list[tzinfo] = []
         known = anyio.Event()
         names, mine = list[str](), list[str]()
@@ -277,7 +277,9 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
     if (changed := series.changed().get(key)) is not None:
         return Event(stored, series, Occurrence(changed, *series.times(changed), named))
     middle = ical_time.instant(named, place)
-    around = series.between(_earlier(middle), _later(middle), place, even_removed=True)
+    around = series.between(
+        _shifted(middle, -_FOUND_WITHIN), _shifted(middle, _FOUND_WITHIN), place, even_removed=True
+    )
     for one in around:
         if one.id is not None and series.key(one.id) == key:
             return Event(stored, series, one)
@@ -292,15 +294,9 @@ def _read(stored: Stored, read: Callable[[Component], _T]) -> _T:
         raise errors.ServerFault(_BROKEN.format(wrong=wrong)) from None
 
 
-def _earlier(moment: datetime) -> datetime:
+def _shifted(moment: datetime, by: timedelta) -> datetime:
     try:
-        return moment.astimezone(UTC) - _FOUND_WITHIN
+        return moment.astimezone(UTC) + by
     except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def _later(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC) + _FOUND_WITHIN
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+        first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+        return last if by > timedelta() else first

@@ -277,7 +277,7 @@ def _note(found: TaskLists, calendar: str | None) -> str | None:
 
 
 def _end_of(moment: Moment, zone: tzinfo) -> int:
-    end = moment if isinstance(moment, datetime) else ical_time.plus(moment, ical_time.DAY)
+    end = moment if isinstance(moment, datetime) else moment + ical_time.DAY
     return int(ical_time.instant(end, zone).timestamp())
 
 
