@@ -202,10 +202,7 @@ async def nc_tasks_update_task(
     fields = (title, completed, percent, due, start, description, priority, parent, categories, rrule)
     given = any(field is not None for field in fields)
     if restore:
-        if given:
-            raise InvalidInput(
-                "'restore' goes alone: restore the task first, then change it with its new etag."
-            )
+        _refuse_more(given=given)
         return _written(await nc.client(TasksClient).restore(task_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field.")
@@ -261,6 +258,11 @@ async def _given(
 def _went_on(before: Task, after: TaskWritten) -> str:
     done = before.series.time(before.component, "DUE") or before.series.start
     return f"It recurs: that of {ical_time.shown(done)} is done, and it stands at {after.due or after.start} now."
+
+
+def _refuse_more(*, given: bool) -> None:
+    if given:
+        raise InvalidInput("'restore' goes alone: restore the task first, then change it with its new etag.")
 
 
 def _note(found: TaskLists, calendar: str | None) -> str | None:
