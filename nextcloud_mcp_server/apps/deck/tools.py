@@ -141,8 +141,14 @@ async def nc_deck_create_card(
     assignees: Assignees = None,
 ) -> CardWritten:
     """Create a card at the end of a stack."""
-    changes = await _changes(
-        nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
+    _refuse_unfit(title, None)
+    board = await _board(nc, board_id, labels, assignees)
+    changes = Changes(
+        title=title.strip(),
+        description=description,
+        duedate=await _due(nc, due),
+        labels=_label_ids(board, labels),
+        people=_uids(board, assignees),
     )
     made = await nc.client(DeckClient).create(board_id, stack_id, changes)
     return _written(made.card, made.note)
@@ -173,16 +179,17 @@ async def nc_deck_update_card(
     given = (title, description, due, done, archived, labels, assignees, comment)
     if all(one is None for one in given):
         raise InvalidInput("Nothing to change: send at least one of 'title', 'done', 'comment' and so on.")
-    changes = await _changes(
-        nc,
-        board_id,
-        title=title,
+    _refuse_unfit(title, comment)
+    board = await _board(nc, board_id, labels, assignees)
+    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
+    changes = Changes(
+        title=title and title.strip(),
         description=description,
-        due=due,
-        done=done,
+        duedate=await _due(nc, due),
+        done=finished[done],
         archived=archived,
-        labels=labels,
-        assignees=assignees,
+        labels=_label_ids(board, labels),
+        people=_uids(board, assignees),
         comment=comment,
     )
     changed = await nc.client(DeckClient).update(Place(board_id, stack_id, card_id), changes, if_match=etag)
@@ -228,36 +235,16 @@ def _written(card: Card, note: str | None = None) -> CardWritten:
     return CardWritten(**card.state, archived=card.archived, note=note)
 
 
-async def _changes(
-    nc: Account,
-    board_id: Id,
-    *,
-    title: str | None = None,
-    description: str | None = None,
-    due: str | None = None,
-    done: bool | None = None,
-    archived: bool | None = None,
-    labels: Sequence[str] | None = None,
-    assignees: Sequence[str] | None = None,
-    comment: str | None = None,
-) -> Changes:
-    """Validate the changes; labels and users are looked up on the board."""
+def _refuse_unfit(title: str | None, comment: str | None) -> None:
     if title is not None and not 0 < len(title.strip()) <= _MAX_TITLE:
         raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
     if comment is not None and not comment.strip():
         raise InvalidInput("'comment' is empty: send its text.")
-    board = None if labels is None and assignees is None else await nc.client(DeckClient).board(board_id)
-    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
-    return Changes(
-        title=None if title is None else title.strip(),
-        description=description,
-        duedate=await _due(nc, due),
-        done=finished[done],
-        archived=archived,
-        labels=None if labels is None or board is None else _label_ids(board, labels),
-        people=None if assignees is None or board is None else _uids(board, assignees),
-        comment=comment,
-    )
+
+
+async def _board(nc: Account, board_id: Id, *names: Sequence[str] | None) -> Board | None:
+    """Fetch the board if labels or users are to be looked up on it."""
+    return None if names == (None, None) else await nc.client(DeckClient).board(board_id)
 
 
 async def _due(nc: Account, text: str | None) -> str | None:
@@ -265,7 +252,9 @@ async def _due(nc: Account, text: str | None) -> str | None:
     return text and (await time_argument.read(nc, "due", text)).isoformat(timespec="seconds")
 
 
-def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
+def _label_ids(board: Board | None, titles: Sequence[str] | None) -> list[Id] | None:
+    if board is None or titles is None:
+        return None
     known = {folded(label.title): label.id for label in board.labels}
     missing = [title for title in titles if folded(title) not in known]
     if missing:
@@ -274,11 +263,12 @@ def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
     return [known[folded(title)] for title in titles]
 
 
-def _uids(board: Board, names: Sequence[str]) -> list[str]:
+def _uids(board: Board | None, names: Sequence[str] | None) -> list[str] | None:
     """Find users of the board by their ids or, for unknown ids, by their names."""
-    known = {person.name: person.uid for person in board.people} | {
-        person.uid: person.uid for person in board.people
-    }
+    if board is None or names is None:
+        return None
+    known = {person.name: person.uid for person in board.people}
+    known |= {person.uid: person.uid for person in board.people}
     missing = [name for name in names if name not in known]
     if missing:
         listed = ", ".join(person.uid for person in board.people[:_LISTED])
