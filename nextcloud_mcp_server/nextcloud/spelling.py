@@ -70,6 +70,12 @@ def folded(text: str) -> str:
     return composed(text).casefold()
 
 
+def has_words(query: str, *texts: str) -> bool:
+    """Tell whether the texts contain every word of a query, in any letter case."""
+    there = folded("\n".join(texts))
+    return all(word in there for word in folded(query).split())
+
+
 def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 

@@ -126,7 +126,7 @@ def _refuse_unknown(exclude: Sequence[str]) -> None:
 def instructions(specs: Iterable[ToolSpec]) -> str:
     """Return the instructions for the model that uses these tools."""
     on = {spec.toolset for spec in specs}
-    about = [entry.about for name, entry in TOOLSETS.items() if name in on and entry.about]
+    about = [app.about for name, app in TOOLSETS.items() if name in on and app.about]
     return _INSTRUCTIONS.format(about=" and ".join(filter(None, (", ".join(about[:-1]), *about[-1:]))))
 
 
@@ -135,7 +135,7 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     return {
         each.name: Facts(
             toolset=spec.toolset,
-            app=TOOLSETS[spec.toolset].app,
+            app=TOOLSETS[spec.toolset].requires,
             menu=TOOLSETS[spec.toolset].menu,
             read_only=spec.read_only,
             always=spec.toolset == CONNECTION,
@@ -158,7 +158,7 @@ def _kind(module: str, name: str) -> tuple[Kind, Facts]:
     toolset = kind.about.toolset
     facts = Facts(
         toolset=toolset,
-        app=TOOLSETS[toolset].app,
+        app=TOOLSETS[toolset].requires,
         read_only=True,
         always=toolset == CONNECTION,
         scopes=kind.about.scopes,
