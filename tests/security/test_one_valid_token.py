@@ -6,12 +6,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from timeit import timeit
+from timeit import repeat, timeit
 
 import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.apps.files import edit as files_edit
+from nextcloud_mcp_server.apps.notes import edit as notes_edit
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
@@ -135,6 +137,34 @@ def test_escapes_without_end_cost_little_more_than_to_find_them() -> None:
     meant = timeit(lambda: sanitize.meant(written), number=1)
 
     assert meant < 3 * found
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [partial(files_edit.replace, every=False), notes_edit.replace],
+    ids=["in a file", "in a note"],
+)
+def test_a_passage_of_megabytes_costs_little_more_than_to_find_it(
+    replace: Callable[[str, str, str], object],
+) -> None:
+    """Counted at each character, one edit of 400 kB delayed all other users for minutes."""
+    text, passage = "a" * 60_000, "a" * 30_000
+
+    def refused() -> None:
+        with pytest.raises(InvalidInput, match="more than 10 times"):
+            replace(text, passage, "b")
+
+    found = min(repeat(lambda: text.find(passage, 1), number=1))
+    took = min(repeat(refused, number=1))
+
+    assert took < 300 * found
+
+
+def test_a_replacement_that_would_take_all_memory_is_refused() -> None:
+    text, new = "a" * 1_000_000, "b" * 100_000
+
+    with pytest.raises(InvalidInput, match="nothing was changed"):
+        files_edit.replace(text, "a", new, every=True)
 
 
 async def test_streams_are_open_to_a_number_and_then_refused(stage: ProcessHost, process: Process) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import passage
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -48,10 +49,9 @@ def replace(text: str, old: str, new: str) -> str:
             "The note does not hold that text exactly; it is compared character by character. Read the note "
             "again and copy the passage from it."
         )
-    # From the next character on, to find overlapping occurrences too.
-    if text.find(old, at + 1) >= 0:
+    if (found := passage.times(text, old)) > 1:
         raise InvalidInput(
-            f"The note holds that text {_count(text, old)} times. Send more of what stands around "
+            f"The note holds that text {passage.in_words(found)}. Send more of what stands around "
             "the one you mean."
         )
     if old == new:
@@ -125,7 +125,3 @@ def _eol(text: str) -> str:
 
 def _with_eol(text: str, eol: str) -> str:
     return re.sub(r"\r?\n", eol, text)
-
-
-def _count(text: str, part: str) -> int:
-    return len(re.findall(f"(?={re.escape(part)})", text))
