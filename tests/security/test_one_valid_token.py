@@ -2,10 +2,13 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
+from time import sleep
 from timeit import repeat, timeit
 
 import anyio
@@ -15,6 +18,7 @@ import pytest
 from nextcloud_mcp_server.apps.files import edit as files_edit
 from nextcloud_mcp_server.apps.notes import edit as notes_edit
 from nextcloud_mcp_server.apps.notes.resources import Notes
+from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
@@ -160,6 +164,60 @@ def test_a_passage_of_megabytes_costs_little_more_than_to_find_it(
     assert took < 300 * found
 
 
+@pytest.mark.parametrize("query", ["a", "aaaab", "aaaaaaaaaaab"])
+def test_a_word_of_megabytes_is_searched_in_as_little_time_as_a_short_one(query: str) -> None:
+    """Each place in a word was compared with the whole rest of the word: 16 times the word took 256 times as long."""
+
+    def searched(length: int) -> float:
+        terms, documents = ranking.terms_of(query), [ranking.Document("x", "a" * length)]
+        return min(repeat(lambda: ranking.rank(documents, terms), number=1, repeat=3))
+
+    assert searched(8_000) < 60 * searched(500)
+
+
+def test_a_line_of_thousands_of_letters_is_decoded_in_as_little_time_as_many_lines() -> None:
+    """The line was read once for each of its letters."""
+    lines, line = (b"\xe9t\xe9\n" + b"aaaa\n" * 4_000, b"\xe9t\xe9\n" + b"a" * 20_000)
+
+    took = [
+        min(repeat(lambda text=text: charset.of_file(text), number=1, repeat=3)) for text in (lines, line)
+    ]
+
+    assert took[1] < 20 * took[0]
+
+
+async def test_one_user_ranks_in_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most, running = Lock(), Counter[str](), Counter[str]()
+
+    def slow(documents: Sequence[ranking.Document], *_: object, **__: object) -> ranking.Ranking:
+        who = documents[0].title
+        with at_once:
+            running[who] += 1
+            most[who] = max(most[who], running[who])
+        sleep(0.05)
+        with at_once:
+            running[who] -= 1
+        return ranking.Ranking([], [])
+
+    monkeypatch.setattr(ranking, "rank", slow)
+    async with anyio.create_task_group() as group:
+        for who in ("alice", "alice", "alice", "bob"):
+            search = partial(ranking.rank_aside, [ranking.Document(who, "")], (), uid=who)
+            group.start_soon(search)
+
+    assert most == {"alice": 1, "bob": 1}
+
+
+def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:
+    plain = "# a" + "a" * 8_000
+    hostile = "# a" + " \t" * 2_000 + "#" * 4_000 + "x"
+
+    usual = min(repeat(lambda: _no_such_section(plain), number=1))
+    took = min(repeat(lambda: _no_such_section(hostile), number=1))
+
+    assert took < 100 * usual
+
+
 def test_a_replacement_that_would_take_all_memory_is_refused() -> None:
     text, new = "a" * 1_000_000, "b" * 100_000
 
@@ -216,3 +274,8 @@ async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path:
 
 def _named(session: str) -> dict[str, str]:
     return {"Mcp-Session-Id": session, "Content-Type": "application/json"}
+
+
+def _no_such_section(note: str) -> None:
+    with pytest.raises(InvalidInput, match="no such heading"):
+        notes_edit.replace_section(note, "other", "new")
