@@ -66,6 +66,7 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
         "https://id.example.org/realms/a/protocol/openid-connect/auth?response_type=code&client_id=x&scope=openid",
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",
+        "https://id.example.org/connect?client_id=x;response_type=code;scope=all",
         # Behind `?` and `#` two dots leave nothing.
         "https://cloud.example.org/login/v2/flow/abc#/../../../../..",
         "https://cloud.example.org/login/v2/flow/abc?x=/../../../../..",
