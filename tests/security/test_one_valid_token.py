@@ -21,6 +21,7 @@ from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
+from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_fixtures import Process, ProcessHost
@@ -216,6 +217,15 @@ def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:
     took = min(repeat(lambda: _no_such_section(hostile), number=1))
 
     assert took < 100 * usual
+
+
+@pytest.mark.parametrize("tool", ["nc_calendar_create_event", "nc_tasks_create_task"])
+def test_a_description_of_megabytes_is_refused_before_it_is_folded_into_lines(tool: str) -> None:
+    """Its lines were escaped and folded on the event loop, for seconds."""
+    specs = {spec.name: spec for name in ("calendar", "tasks") for spec in registry.load(name).tools}
+
+    with pytest.raises(InvalidInput, match="'description' cannot be longer"):
+        specs[tool].arguments.validate({"title": "x", "description": "\n" * 1_500_000})
 
 
 def test_a_replacement_that_would_take_all_memory_is_refused() -> None:
