@@ -110,7 +110,7 @@ def _may_hold_link(written: str) -> bool:
     Every consent path contains one of these words; none has a letter with a third case (as `s` has).
     """
     folded = written.lower()
-    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
+    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "client_id", "%", "&"))
 
 
 def holds_neutralised_links(value: object) -> bool:

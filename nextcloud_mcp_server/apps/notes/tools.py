@@ -80,7 +80,7 @@ async def nc_notes_search_notes(
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
     texts = await nc.client(NotesClient).texts()
     listed = by_preference(texts.notes)
-    ranking = await rank_aside([one.folded for one in listed], terms, phrase=query)
+    ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
     return results.NoteHits(
         notes=[results.hit(listed[hit.number], hit.at) for hit in ranking.hits[:limit]],
         total=len(ranking.hits),

@@ -86,7 +86,7 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
     documents = [*(one.folded for one in notes), *map(_name, files)]
     found: dict[bool, list[Source]] = {True: [], False: []}
     ranked: list[Source] = []
-    ranking = await rank_aside(documents, terms, phrase=query, enough=_SHARE)
+    ranking = await rank_aside(documents, terms, uid=nc.uid, phrase=query, enough=_SHARE)
     for hit in ranking.hits:
         is_note = hit.number < len(notes)
         if len(found[is_note]) < _MOST:

@@ -116,6 +116,8 @@ PIECES = [
     "/oauth/callback",
     "/authorize?",
     "&client_id=",
+    "?client_id=",
+    ";response_type=",
     "?response_type=",
     "?user_code=",
     "/apps",
