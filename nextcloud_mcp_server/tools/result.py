@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from nextcloud_mcp_server.formats import timestamp
-
 from nextcloud_mcp_server.errors import Link
+from nextcloud_mcp_server.formats import timestamp
 
 
 class _Long:
