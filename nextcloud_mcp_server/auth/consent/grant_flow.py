@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
 
-_SOMEBODY_ELSE = (
+#: The prefix of a grant's `state`; those of sign-ins are in `auth.builtin.nextcloud_sign_in`.
+GRANT_STATE = "g-"
+
+_ANOTHER_USER = (
     "This browser was signed in to the identity provider as another user, so nothing was connected. "
     "Sign out there, and start again."
 )
@@ -103,7 +106,8 @@ class GrantFlow:
             IssuerUnavailable: The provider's metadata could not be read.
         """
         await self._exchange_limiter.check(who.principal, token)
-        state = new_secret()
+        # The callback tells flows apart by the prefix: a random state could begin with one of a sign-in.
+        state = SecretStr(f"{GRANT_STATE}{new_secret().get_secret_value()}")
         verifier = new_secret() if self._provider.uses_pkce else None
         nonce = new_secret() if self._provider.uses_nonce else None
         url = await self._provider.authorize_url(
@@ -249,7 +253,7 @@ class GrantFlow:
         try:
             if given.subject not in (None, who.principal):
                 await self._audit(elicitation, "refused: confirmed by another user")
-                raise WrongAccount(_SOMEBODY_ELSE)
+                raise WrongAccount(_ANOTHER_USER)
             if self._mapped:
                 kept = await self._connected(elicitation, given, grant_request.scopes, uid=who.uid)
                 if kept:

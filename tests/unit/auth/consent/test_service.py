@@ -1,7 +1,10 @@
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
+from nextcloud_mcp_server.auth.consent import grant_flow
 from nextcloud_mcp_server.auth.consent.policy import ASK_MORE
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
@@ -15,6 +18,7 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.auth_fixtures import READ, WRITE
+from tests.authorization_fixtures import query_of
 from tests.consent_fixtures import NEXTCLOUD, ConsentSetup, open_consent_service
 from tests.issuer_fake import ISSUER
 
@@ -70,6 +74,18 @@ async def test_allowing_leads_to_nextcloud_and_stores_no_access(people: ConsentS
     assert await people.state(consent_request) is ElicitationState.OPENED
     assert people.provider.sent == [(None, None)]
     assert await people.grant() is None
+
+
+async def test_the_state_of_a_grant_begins_like_no_state_of_a_sign_in(
+    people: ConsentSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consent_request, alice = await people.ask(), await people.browser()
+    monkeypatch.setattr(grant_flow, "new_secret", lambda: SecretStr(f"{PAGE_STATE}{'x' * 41}"))
+
+    url = await people.consent_service.allow(consent_request, alice.who, alice.token, READ)
+
+    assert url is not None
+    assert not query_of(url)["state"].startswith((PAGE_STATE, CLIENT_STATE))
 
 
 async def test_a_provider_that_uses_verifier_and_nonce_gets_them_again(people: ConsentSetup) -> None:
