@@ -242,7 +242,7 @@ class ProcessHost:
         await process.approve(consent_request.id, scopes)
         secret = self.confirm()
         self.clock.forward(2)
-        await process.poller.turn()
+        await process.poller.run_once()
         return secret
 
     @property

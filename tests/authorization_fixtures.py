@@ -158,7 +158,7 @@ class AuthorizationFixture:
 
     async def finish_sign_in(self, params: Params, *, browser: str) -> str:
         """Handle a callback with these parameters; return the id of the authorization transaction."""
-        came = await self.authorization.returned(params, browser=browser)
+        came = await self.authorization.check_callback(params, browser=browser)
         return await self.authorization.finish_sign_in(came, browser=browser)
 
     async def connect(self, uid: str = "alice", cookie: str = COOKIE) -> Sent:
@@ -184,7 +184,7 @@ class AuthorizationFixture:
 
     async def given_back(self) -> list[str]:
         """List the access tokens that were revoked at Nextcloud, after running the outbox."""
-        await self.outbox.turn()
+        await self.outbox.run_once()
         return self.provider.revoked
 
     async def audit(self, name: str = "alice") -> list[tuple[str, str]]:

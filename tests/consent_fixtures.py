@@ -244,11 +244,11 @@ class ConsentSetup:
         state.login_flows[flow].granted = made
         return made.secret
 
-    async def turn(self, poller: Poller | None = None) -> None:
+    async def run_once(self, poller: Poller | None = None) -> None:
         """Advance the clock, and run what is due."""
         self.clock.forward(2)
-        await (poller or self.poller).turn()
-        await self.outbox.turn()
+        await (poller or self.poller).run_once()
+        await self.outbox.run_once()
 
     async def flow(self, consent_request: str) -> LoginFlow | None:
         return await self.database.login_flows.find(consent_request)
@@ -283,7 +283,7 @@ class ConsentSetup:
 
     async def given_back(self) -> list[str]:
         """List the access tokens that were revoked at Nextcloud, after running the outbox."""
-        await self.outbox.turn()
+        await self.outbox.run_once()
         return self.provider.revoked
 
     async def audit(self, name: str = "alice") -> list[tuple[str, str]]:

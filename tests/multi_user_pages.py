@@ -375,7 +375,7 @@ class MultiUserPages:
                 outbox=self.outbox,
                 within=None,
             )
-            await poller.turn()
+            await poller.run_once()
 
     def break_nextcloud(self, fault: Fault) -> None:
         """Let requests to Nextcloud fail, or get another response."""

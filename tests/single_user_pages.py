@@ -199,7 +199,7 @@ class SingleUserPages:
             flows = self.stage.sandbox.state.login_flows
             self.stage.confirm(uid, flow=[one.login_token for one in flows].index(token))
             self.clock.forward(2)
-            await self.process.poller.turn()
+            await self.process.poller.run_once()
         assert (await self.state(elicitation_id)) is ElicitationState.COMPLETE
 
     async def end(

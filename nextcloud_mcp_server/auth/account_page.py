@@ -160,7 +160,7 @@ class AccountPage:
             # The credential cannot be decrypted, so only the user can revoke it at Nextcloud.
             return False
         with anyio.move_on_after(self._revoke_seconds):
-            await self._outbox.turn()
+            await self._outbox.run_once()
         # The background task sends what is left; `wake` makes it compute its next attempt.
         self._outbox.wake()
         return not await self._outbox.waiting(who.principal)

@@ -351,7 +351,7 @@ class GrantedAccounts:
         if not grant.credential.secret:
             return Disconnected(was_connected=True, at_nextcloud=False, by_hand=True)
         with anyio.move_on_after(self._revoke_seconds):
-            await self._outbox.turn()
+            await self._outbox.run_once()
         # The background task sends what is left; `wake` makes it compute its next attempt.
         self._outbox.wake()
         return Disconnected(was_connected=True, at_nextcloud=not await self._outbox.waiting(caller.principal))

@@ -42,7 +42,7 @@ class Introspection:
         self._client = client
         self._monotonic = monotonic
         self._kept: dict[bytes, tuple[float, Claims]] = {}
-        self._turns = anyio.Semaphore(_AT_ONCE)
+        self._semaphore = anyio.Semaphore(_AT_ONCE)
 
     async def ask(self, token: str) -> Claims:
         """Return the issuer's claims about an active token; audience and expiry are not checked here.
@@ -56,7 +56,7 @@ class Introspection:
         until, claims = self._kept.get(key, (now, {}))
         if now < until:
             return claims
-        async with self._turns:
+        async with self._semaphore:
             claims = await self._ask(token)
         self._keep(key, claims)
         return claims

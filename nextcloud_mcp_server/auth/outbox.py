@@ -64,7 +64,7 @@ class Outbox:
         self._within = within
         self._owner = str(uuid4())
         self._wake = anyio.Event()
-        self._turns = anyio.Lock()
+        self._lock = anyio.Lock()
 
     def wake(self) -> None:
         """Make `run` look at the outbox now: a row was added."""
@@ -75,16 +75,16 @@ class Outbox:
         while True:
             self._wake = anyio.Event()
             try:
-                seconds = await self.turn()
+                seconds = await self.run_once()
             except Exception:  # a supervisor: one bad turn must not end the work
                 logger.exception("the outbox could not be processed; trying again")
                 seconds = IDLE_SECONDS
             with anyio.move_on_after(seconds):
                 await self._wake.wait()
 
-    async def turn(self) -> float:
+    async def run_once(self) -> float:
         """Process everything that is due; return in how many seconds to call again."""
-        async with self._turns:
+        async with self._lock:
             items = await self._database.outbox.lease_due(owner=self._owner, lease=LEASE, within=self._within)
             for item in items:
                 await self._send(item)

@@ -39,7 +39,7 @@ C = TypeVar("C", bound=AppClient)
 _OLDEST = 28
 
 
-def _no_shelf(_: Topic) -> None:
+def _no_cached_content(_: Topic) -> None:
     """Discard the content: the default where nothing is cached."""
 
 
@@ -51,7 +51,7 @@ class Account:
         http: NextcloudHttp,
         *,
         wide: NextcloudHttp | None = None,
-        shelf: Callable[[Topic], CachedContent[Any]] | None = None,
+        cached_content: Callable[[Topic], CachedContent[Any]] | None = None,
         cache: UserCache | None = None,
     ) -> None:
         self.uid = http.uid
@@ -62,7 +62,7 @@ class Account:
         self.capabilities = CapabilitiesClient(http)
         self._http = http
         self._cache = cache or UserCache()
-        self._connection = Connection(http, wide, shelf or _no_shelf, self._cache)
+        self._connection = Connection(http, wide, cached_content or _no_cached_content, self._cache)
         self._clients: dict[type[AppClient], AppClient] = {}
         self._wide = wide
 
@@ -140,27 +140,27 @@ class Nextcloud:
         self._anonymous = self._http(None, uid="")
         # By uid, and weak: shared by all accounts of a user that are open, since a new account is opened every few
         # seconds.
-        self._turns = WeakValueDictionary[str, concurrency_limiter.ConcurrencyLimiter]()
+        self._limiters = WeakValueDictionary[str, concurrency_limiter.ConcurrencyLimiter]()
         self._caches = UserCaches()
         self._many = anyio.Semaphore(concurrency_limiter.ALL_WIDE_AT_ONCE, fast_acquire=True)
         #: Notes and calendars of users, cached between calls.
-        self.shelves = ContentCache()
+        self.content_cache = ContentCache()
 
     def account(self, credential: NextcloudCredential, *, uid: str) -> Account:
         """Return an account for one user; sends no request."""
         cache = self._caches.of(uid)
         # Kept beyond the call, so that the next call knows whether its credential works.
-        cache.turns = turns = self._turns.setdefault(uid, concurrency_limiter.ConcurrencyLimiter())
+        cache.limiter = limiter = self._limiters.setdefault(uid, concurrency_limiter.ConcurrencyLimiter())
         return Account(
-            self._http(credential, uid=uid, turns=turns.of(credential)),
-            wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
-            shelf=partial(CachedContent[Any], self.shelves, uid, credential),
+            self._http(credential, uid=uid, limiter=limiter.of(credential)),
+            wide=self._http(credential, uid=uid, limiter=limiter.widely(credential, self._many)),
+            cached_content=partial(CachedContent[Any], self.content_cache, uid, credential),
             cache=cache,
         )
 
     def forget(self, uid: str) -> None:
         """Drop the cached content of a user, when the access to the account ends."""
-        self.shelves.drop(uid)
+        self.content_cache.drop(uid)
         self._caches.drop(uid)
 
     @property
@@ -176,8 +176,8 @@ class Nextcloud:
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Fetch the user to whom a credential belongs."""
         user = await UserClient(self._http(credential, uid="")).get()
-        if (turns := self._turns.get(user.uid)) is not None:
-            turns.forgive(credential)
+        if (limiter := self._limiters.get(user.uid)) is not None:
+            limiter.forgive(credential)
         return user
 
     async def storage_id(self, credential: NextcloudCredential, *, uid: str) -> str | None:
@@ -202,7 +202,7 @@ class Nextcloud:
         Raises:
           Forbidden: The secret is the account's real password.
         """
-        self.shelves.drop_credential(credential)
+        self.content_cache.drop_credential(credential)
         http = self._http(credential, uid="")
         try:
             await http.request("DELETE", "/ocs/v2.php/core/apppassword", params={"format": "json"})
@@ -258,8 +258,13 @@ class Nextcloud:
         credential: NextcloudCredential | None,
         *,
         uid: str,
-        turns: concurrency_limiter.UserLimiter | None = None,
+        limiter: concurrency_limiter.UserLimiter | None = None,
     ) -> NextcloudHttp:
         return NextcloudHttp(
-            self._pool, self._url, credential=credential, uid=uid, public_url=self._public_url, turns=turns
+            self._pool,
+            self._url,
+            credential=credential,
+            uid=uid,
+            public_url=self._public_url,
+            limiter=limiter,
         )

@@ -256,13 +256,15 @@ class CalDav:
                 method, url, headers=headers, content=content, sentences={404: missing}
             )
         except errors.NextcloudError as error:
-            if calendar_errors.is_twin(error):
-                raise await self._twin(error, object_id, text) from None
+            if calendar_errors.is_uid_taken(error):
+                raise await self._uid_taken(error, object_id, text) from None
             if calendar_errors.may_be_read_only(error):
                 raise await self._denied(error, object_id.partition("/")[0]) from None
             raise calendar_errors.worded(error) from None
 
-    async def _twin(self, error: errors.NextcloudError, object_id: str, text: str) -> errors.NextcloudError:
+    async def _uid_taken(
+        self, error: errors.NextcloudError, object_id: str, text: str
+    ) -> errors.NextcloudError:
         """Return the error that names the object in the trash that has the same UID; looks it up."""
         calendar, uid = object_id.partition("/")[0], uid_of(text)
         try:
@@ -273,8 +275,8 @@ class CalDav:
             twins = []
         newest = max(twins, key=lambda each: each.age, default=None)
         if newest is None:
-            return calendar_errors.twin(error, since="", id_="", etag=None)
-        return calendar_errors.twin(error, since=newest.since, id_=newest.id, etag=newest.etag)
+            return calendar_errors.uid_taken(error, since="", id_="", etag=None)
+        return calendar_errors.uid_taken(error, since=newest.since, id_=newest.id, etag=newest.etag)
 
     async def _denied(self, error: errors.NextcloudError, calendar: str) -> errors.NextcloudError:
         """Return the error that says why a calendar is read-only; looks up its owner and permissions."""

@@ -103,12 +103,14 @@ def refuse_deck(object_id: str) -> None:
     )
 
 
-def is_twin(error: errors.NextcloudError) -> bool:
+def is_uid_taken(error: errors.NextcloudError) -> bool:
     """Tell whether an object in the trash has the same UID and prevents the change."""
     return _DELETED_TWIN.search(error.reason) is not None or _OLD_COPY.search(error.reason) is not None
 
 
-def twin(error: errors.NextcloudError, *, since: str, id_: str, etag: str | None) -> errors.NextcloudError:
+def uid_taken(
+    error: errors.NextcloudError, *, since: str, id_: str, etag: str | None
+) -> errors.NextcloudError:
     """Return the error that names the object in the trash; `since` and `id_` are empty where unknown."""
     when = f", deleted at {since}," if since else ""
     if _DELETED_TWIN.search(error.reason) is None:

@@ -117,7 +117,7 @@ class CalendarObjectsClient(AppClient):
         super().__init__(connection.http)
         self._dav = CalDav(connection.http, connection.wide)
         self._cache = connection.cache
-        self._shelf: CachedContent[KeptCalendars] | None = connection.content(self.kind)
+        self._cached_content: CachedContent[KeptCalendars] | None = connection.content(self.kind)
 
     @classmethod
     def from_connection(cls, connection: Connection) -> Self:
@@ -146,7 +146,7 @@ class CalendarObjectsClient(AppClient):
         are fetched in parallel with the list. These are only a few, the largest ones, where Nextcloud has not just
         accepted the credential.
         """
-        kept = None if self._shelf is None else self._shelf.take()
+        kept = None if self._cached_content is None else self._cached_content.take()
         before: Mapping[str, KeptCalendar] = {} if kept is None else kept.by_id
         known = self._cache.states(self.kind)
         states: dict[str, str] = {}
@@ -171,12 +171,12 @@ class CalendarObjectsClient(AppClient):
 
         names = await parallel.of_each(listing, self._early(known, before, within), one)
         self._cache.saw(self.kind, states)
-        if self._shelf is not None:
+        if self._cached_content is not None:
             # A calendar without a state, such as a subscription, cannot be checked for changes.
             still = {
                 name: found[name] for name in names if states[name] and found[name].state == states[name]
             }
-            self._shelf.keep(KeptCalendars.of(still))
+            self._cached_content.keep(KeptCalendars.of(still))
         return Listed(names, len(boards))
 
     def _early(

@@ -88,14 +88,14 @@ class ConcurrencyLimiter:
 class UserLimiter:
     """Limits the requests with one credential; one slot for each request."""
 
-    turns: ConcurrencyLimiter
+    limiter: ConcurrencyLimiter
     credential: NextcloudCredential
     semaphores: tuple[anyio.Semaphore, ...]
 
     @property
     def just_accepted(self) -> bool:
         """Whether Nextcloud has just accepted the credential: many requests may use it."""
-        return self.turns.has_just_accepted(self.credential)
+        return self.limiter.has_just_accepted(self.credential)
 
     def next(self) -> "UserSlot":
         """Return the slot for a request."""
@@ -106,29 +106,29 @@ class UserSlot(credential_probe.Slot):
     """Surrounds one request that is sent with a credential."""
 
     def __init__(self, limiter: UserLimiter) -> None:
-        self._turns, self._credential = limiter.turns, limiter.credential
+        self._limiter, self._credential = limiter.limiter, limiter.credential
         self._semaphores = limiter.semaphores
         self._doubt: _Doubt | None = None
 
     async def __aenter__(self) -> Self:
         """Wait as `Slot` does."""
-        turns = self._turns
+        limiter = self._limiter
         while True:
             await _acquire(self._semaphores)
             # Checked after the wait, during which the credential may have been rejected.
-            if turns.refused == self._credential:
+            if limiter.refused == self._credential:
                 _release(self._semaphores)
                 raise errors.CredentialRejected(
                     "Nextcloud no longer accepts the access that was granted, so nothing more was sent with it. "
                     "Call request_nextcloud_access to ask for it again."
                 )
-            current = turns.doubt
+            current = limiter.doubt
             if current is None or current.credential != self._credential:
                 break
             _release(self._semaphores)
             await current.settled.wait()
-        if turns.proven != self._credential:
-            self._doubt = turns.doubt = _Doubt(self._credential)
+        if limiter.proven != self._credential:
+            self._doubt = limiter.doubt = _Doubt(self._credential)
         return self
 
     async def __aexit__(
@@ -140,35 +140,35 @@ class UserSlot(credential_probe.Slot):
 
     def accepted(self) -> None:
         """Record that Nextcloud has accepted the credential."""
-        self._turns.accept(self._credential)
+        self._limiter.accept(self._credential)
         self._settle()
 
     async def settled(
         self, probe: credential_probe.Probe, error: errors.CredentialRejected
     ) -> errors.NextcloudError:
         """Return the error as `Slot` does. Of requests rejected together only one is followed by a probe."""
-        turns = self._turns
-        current = turns.doubt
-        if turns.refused == self._credential:
+        limiter = self._limiter
+        current = limiter.doubt
+        if limiter.refused == self._credential:
             return error
         if self._doubt is None and current is not None and current.credential == self._credential:
             await current.settled.wait()
             return credential_probe.said(current.dead, error)
         mine = self._doubt = self._doubt or _Doubt(self._credential)
-        turns.doubt, turns.proven = mine, None
+        limiter.doubt, limiter.proven = mine, None
         mine.dead = await credential_probe.is_dead(probe)
         if mine.dead is True:
-            turns.refused = self._credential
+            limiter.refused = self._credential
         elif mine.dead is False:
-            turns.accept(self._credential)
+            limiter.accept(self._credential)
         self._settle()
         return credential_probe.said(mine.dead, error)
 
     def _settle(self) -> None:
         mine, self._doubt = self._doubt, None
         if mine is not None:
-            if self._turns.doubt is mine:
-                self._turns.doubt = None
+            if self._limiter.doubt is mine:
+                self._limiter.doubt = None
             mine.settled.set()
 
 

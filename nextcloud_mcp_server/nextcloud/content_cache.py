@@ -114,17 +114,17 @@ class CachedContent(Generic[_K]):
     """The cached content of one user and one topic, opened with one credential; always of the same type."""
 
     def __init__(
-        self, shelves: ContentCache, uid: str, credential: NextcloudCredential, topic: Topic
+        self, content_cache: ContentCache, uid: str, credential: NextcloudCredential, topic: Topic
     ) -> None:
-        self._shelves = shelves
+        self._content_cache = content_cache
         self._uid = uid
         self._credential = credential
         self._topic: Topic = topic
 
     def take(self) -> _K | None:
         """Return the cached content; a request must confirm it before use."""
-        return cast("_K | None", self._shelves.take(self._uid, self._credential, self._topic))
+        return cast("_K | None", self._content_cache.take(self._uid, self._credential, self._topic))
 
     def keep(self, kept: _K | None) -> None:
         """Replace the cached content; None removes it."""
-        self._shelves.keep(self._uid, self._credential, self._topic, kept)
+        self._content_cache.keep(self._uid, self._credential, self._topic, kept)

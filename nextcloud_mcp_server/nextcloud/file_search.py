@@ -129,7 +129,7 @@ class FileSearch:
         for _ in range(_PAGES):
             start = first - first % _HITS
             page = await self._search.search(provider, words, limit=_HITS, at=Place(start or None))
-            seen = await self._looked_at(page.hits[first - start :])
+            seen = await self._fetch_entries(page.hits[first - start :])
             for entry in seen:
                 first += 1
                 if entry is not None and query.matches(entry):
@@ -149,7 +149,7 @@ class FileSearch:
             )
         return found
 
-    async def _looked_at(self, hits: list[Hit]) -> list[Entry | None]:
+    async def _fetch_entries(self, hits: list[Hit]) -> list[Entry | None]:
         """Fetch the entries of hits; None for a hit that is no file, or was deleted after indexing."""
         seen: list[Entry | None] = [None] * len(hits)
         refused: list[errors.NextcloudError] = []

@@ -91,7 +91,7 @@ class FilesClient:
         Raises:
           NotFound: No such file or folder.
         """
-        segments, response = await self._one(await self._looked_at(dav.split(path)), entries.DETAILS)
+        segments, response = await self._one(await self._require_existing(dav.split(path)), entries.DETAILS)
         return entries.entry_of(segments, response), entries.details_of(response)
 
     async def read(self, path: str, *, offset: int = 0, length: int) -> byte_range.Chunk:
@@ -104,7 +104,7 @@ class FilesClient:
           NotNextcloud: The response is a web page of something before Nextcloud.
           InvalidInput: It is a folder, or it ends before `offset`.
         """
-        segments = await self._looked_at(paths.existing(path))
+        segments = await self._require_existing(paths.existing(path))
         shown = dav.join(segments)
         sentences = {404: file_errors.missing(shown), 416: f"{quoted(shown)} ends before byte {offset}."}
         headers = {"Range": f"bytes={offset}-{offset + length - 1}", "Accept": "*/*"}
@@ -141,7 +141,7 @@ class FilesClient:
         if version is None:
             headers = {"If-None-Match": "*"}
         else:
-            headers = await self._unchanged(segments, version)
+            headers = await self._require_version(segments, version)
         sentences = {
             404: file_errors.no_folder_for(shown),
             409: f"{quoted(shown)} is a folder, or its own folder does not exist.",
@@ -149,7 +149,7 @@ class FilesClient:
         }
         response = await self._put(segments, data, headers, sentences=sentences)
         etag = etags.of(response.headers)
-        seen = None if etag else await self._glimpse(segments)
+        seen = None if etag else await self._fetch_result(segments)
         version_now = seen.version if seen else Version(etag, len(data))
         return Written(shown, version_now, created=version is None)
 
@@ -239,7 +239,7 @@ class FilesClient:
           Conflict: The target's parent folder does not exist.
           InvalidName: Nextcloud rejects the target's name.
         """
-        return await self._glimpse(await self._transfer("MOVE", source, target, overwrite))
+        return await self._fetch_result(await self._transfer("MOVE", source, target, overwrite))
 
     async def move_into(self, folder: str, source: str) -> str:
         """Move something into a folder, keeping its name; one request; return the new path.
@@ -252,17 +252,17 @@ class FilesClient:
 
     async def copy(self, source: str, target: str, *, overwrite: str | None = None) -> Entry | None:
         """Copy, and fetch the result; `overwrite` and errors as in `move`."""
-        return await self._glimpse(await self._transfer("COPY", source, target, overwrite))
+        return await self._fetch_result(await self._transfer("COPY", source, target, overwrite))
 
     async def _transfer(
         self, method: str, source: str, target: str, overwrite: str | None = None
     ) -> dav.Segments:
-        old, new = await self._looked_at(paths.existing(source)), paths.new(target)
+        old, new = await self._require_existing(paths.existing(source)), paths.new(target)
         if dav.same(old, new[: len(old)]):
             raise errors.InvalidInput("The target is the source itself or lies inside it: choose another.")
         headers = {"Destination": f"{self._http.base}{self._tree.url(new)}", "Overwrite": "F"}
         if overwrite is not None:
-            await self._unchanged(new, overwrite, only_files=True)
+            await self._require_version(new, overwrite, only_files=True)
             headers["Overwrite"] = "T"
         shown = dav.join(new)
         sentences = {
@@ -283,9 +283,9 @@ class FilesClient:
           NotFound: No such file or folder.
           EtagMismatch: It changed since it was read.
         """
-        segments = await self._looked_at(paths.existing(path))
+        segments = await self._require_existing(paths.existing(path))
         shown = dav.join(segments)
-        headers = {} if version is None else await self._unchanged(segments, version)
+        headers = {} if version is None else await self._require_version(segments, version)
         sentences = {404: file_errors.missing(shown)}
         try:
             with file_errors.in_doubt(shown):
@@ -331,7 +331,7 @@ class FilesClient:
             raise errors.NotFound(f"There is no folder {quoted(query.folder)} to search in.") from error
         return cut(rows, limit)
 
-    async def _looked_at(self, segments: dav.Segments) -> dav.Segments:
+    async def _require_existing(self, segments: dav.Segments) -> dav.Segments:
         """Check first that a reserved upload name exists, since Nextcloud always answers as if it did.
 
         Reading such a name returns a transient error, and deleting it succeeds, even where nothing is there.
@@ -340,7 +340,7 @@ class FilesClient:
             await self.info(dav.join(segments))
         return segments
 
-    async def _unchanged(
+    async def _require_version(
         self, segments: dav.Segments, word: str, *, only_files: bool = False
     ) -> dict[str, str]:
         """Check that the resource is still in version `word`; return the header for a conditional write."""
@@ -352,7 +352,7 @@ class FilesClient:
             raise file_errors.changed(shown, str(entry.version))
         return {"If-Match": etags.quote(entry.etag)} if entry.etag else {}
 
-    async def _glimpse(self, segments: dav.Segments) -> Entry | None:
+    async def _fetch_result(self, segments: dav.Segments) -> Entry | None:
         """Fetch the result of a change; an error here is ignored, since the change has succeeded."""
         try:
             return await self.info(dav.join(segments))

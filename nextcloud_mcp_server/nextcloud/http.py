@@ -88,7 +88,7 @@ class NextcloudHttp:
     """Sends one user's requests; `uid` is "" while it is unknown, and without a signed-in user.
 
     `public_url` is the address that browsers use, where it differs from `base`: Nextcloud rejects requests with an
-    unknown Host. Every request occupies one of the `turns`. `changes` counts the requests that were not reads.
+    unknown Host. Every request occupies one of the `limiter`. `changes` counts the requests that were not reads.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
-        turns: UserLimiter | None = None,
+        limiter: UserLimiter | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
@@ -107,14 +107,14 @@ class NextcloudHttp:
         self.web = public_url or base
         self._pool = pool
         self._auth = auth_of(credential)
-        self._turns = turns or credential_probe.Slot()
+        self._limiter = limiter or credential_probe.Slot()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
     @property
     def just_accepted(self) -> bool:
         """Tell whether Nextcloud has just accepted the credential: many requests may be sent."""
-        return self._turns.just_accepted
+        return self._limiter.just_accepted
 
     async def request(
         self,
@@ -165,9 +165,9 @@ class NextcloudHttp:
         except (errors.EtagMismatch, errors.Conflict, errors.NotFound) as refused:
             if not repeater.in_doubt:
                 raise
-            return await self._landed(refused, method, path, json=json, content=content)
+            return await self._was_applied(refused, method, path, json=json, content=content)
 
-    async def _landed(
+    async def _was_applied(
         self,
         refused: errors.NextcloudError,
         method: str,
@@ -251,14 +251,14 @@ class NextcloudHttp:
         try:
             # A limit on the whole exchange: a server that sends one byte a second never reaches the other limits.
             with anyio.fail_after(timeout_seconds):
-                async with self._turns.next() as turn:
+                async with self._limiter.next() as slot:
                     response = await self._send(method, url, headers=headers, **options)
                     try:
                         self._check_person(response)
                         status = response.status_code
                         if status >= httpx2.codes.BAD_REQUEST and status not in answers:
-                            await self._refuse(turn, path, response, sentences)
-                        turn.accepted()
+                            await self._refuse(slot, path, response, sentences)
+                        slot.accepted()
                         self.changes += method not in READING
                         yield response
                     finally:
@@ -267,14 +267,14 @@ class NextcloudHttp:
             raise _translated(error) from None
 
     async def _refuse(
-        self, turn: credential_probe.Slot, path: str, response: httpx2.Response, sentences: Mapping[int, str]
+        self, slot: credential_probe.Slot, path: str, response: httpx2.Response, sentences: Mapping[int, str]
     ) -> None:
         read = await body.read(response, _MAX_ERROR_BYTES, cut=True)
         error = error_mapping.from_response(read, sentences)
         if isinstance(error, errors.CredentialRejected) and self._auth is not None:
-            raise await turn.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
+            raise await slot.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
         if not error_mapping.is_of_gateway(read):
-            turn.accepted()
+            slot.accepted()
         if (shown := error_mapping.storage_of(read)) is not None:
             raise await self._of_storage(shown, read, error)
         passing = error_mapping.passing(read, error)
@@ -282,8 +282,8 @@ class NextcloudHttp:
 
     async def doubted(self, path: str, error: errors.CredentialRejected) -> errors.NextcloudError:
         """Return the error for a response that is not for the signed-in user, after a probe."""
-        async with self._turns.next() as turn:
-            return await turn.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
+        async with self._limiter.next() as slot:
+            return await slot.settled(lambda: self._answered(*credential_probe.probe_of(path)), error)
 
     async def _answered(self, method: str, path: str) -> httpx2.Response:
         """Send the probe of a credential once; read its response only if it is an error."""

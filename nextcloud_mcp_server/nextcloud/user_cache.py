@@ -25,11 +25,11 @@ _T = TypeVar("_T")
 
 
 class UserCache:
-    """Recently seen facts about one user's account; `turns` knows which credential works."""
+    """Recently seen facts about one user's account; `limiter` knows which credential works."""
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self.turns: ConcurrencyLimiter | None = None
+        self.limiter: ConcurrencyLimiter | None = None
         self._states: dict[Kind, Mapping[str, str]] = {}
         self._facts: dict[Fact, tuple[float, object]] = {}
 

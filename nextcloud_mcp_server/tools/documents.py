@@ -112,7 +112,7 @@ class Documents:
         self._read = read
         self._clock = clock
         self._limit = anyio.CapacityLimiter(AT_ONCE)
-        self._turns = WeakValueDictionary[str, _Slot]()
+        self._slots = WeakValueDictionary[str, _Slot]()
         self._kept = OrderedDict[_Key, tuple[float, DocumentText]]()
 
     async def text(self, nc: Account, path: str, kind: Kind, progress: Progress) -> DocumentText:
@@ -129,8 +129,8 @@ class Documents:
         if (entry.size or 0) > MAX_DOCUMENT_BYTES:
             return DocumentText(entry.path, entry.content_type, entry.version, kind, None)
         key = (nc.uid, entry.path, str(entry.version), kind)
-        turn = self._turns.setdefault(nc.uid, _Slot())
-        async with turn.lock:
+        slot = self._slots.setdefault(nc.uid, _Slot())
+        async with slot.lock:
             if known := self._known(key):
                 return known
             async with self._limit:
@@ -148,8 +148,8 @@ class Documents:
         cut = _CUT["long"] if len(whole) < len(page) else None
         if "<" not in whole:
             return html.unescape(whole), cut
-        turn = self._turns.setdefault(nc.uid, _Slot())
-        async with turn.lock, self._limit:
+        slot = self._slots.setdefault(nc.uid, _Slot())
+        async with slot.lock, self._limit:
             extract = await self._read("html", _pieces(whole), report=_nobody)
         known: dict[End, str] = {} if extract.text else _COULD_NOT
         why = f"It {known[extract.end]}." if extract.end in known else _CUT.get(extract.end)

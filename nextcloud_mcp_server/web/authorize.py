@@ -98,7 +98,7 @@ class AuthorizePages:
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
         try:
-            callback = await authorizations.returned(params_of(request), browser=session.browser)
+            callback = await authorizations.check_callback(params_of(request), browser=session.browser)
         except SignInCancelled as cancelled:
             asked = await authorizations.asked(cancelled.auth_transaction)
             return _back_page(request, "cancelled", asked, authorizations.denied(asked))

@@ -127,7 +127,7 @@ class BearerLayer:
                 if body is None:
                     return
                 receive = _replaying(body, receive)
-                await working.enter_async_context(admission.turn())
+                await working.enter_async_context(admission.slot())
                 value = scope[MESSAGE] = _parsed(body)
                 self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
             if not lasts(scope["method"], value):

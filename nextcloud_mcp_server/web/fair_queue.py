@@ -40,7 +40,7 @@ class FairQueue:
         self._watcher: _Ticket | None = None
 
     @asynccontextmanager
-    async def turn(self, person: Hashable) -> AsyncGenerator[None]:
+    async def slot(self, person: Hashable) -> AsyncGenerator[None]:
         """Wait for a turn, and hold it while the request is handled."""
         ticket = _Ticket(person)
         self._waiting.setdefault(person, deque()).append(ticket)

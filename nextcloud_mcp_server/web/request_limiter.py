@@ -123,9 +123,9 @@ class Admission:
         self.client.charge(requests, now)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
+    async def slot(self) -> AsyncGenerator[None]:
         """Wait for the turn of this user among all users."""
-        async with self.queue.turn(self.bearer.principal):
+        async with self.queue.slot(self.bearer.principal):
             yield
 
     @asynccontextmanager

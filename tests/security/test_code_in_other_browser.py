@@ -56,7 +56,7 @@ async def test_builtin_exchanges_and_revokes_a_code_that_the_victim_brings(
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
 
     with pytest.raises(OtherBrowser):
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
 
     assert authorization.provider.exchanged == [codes(params)]
     assert await authorization.given_back() == [f"access-{codes(params)}"]
@@ -69,10 +69,10 @@ async def test_builtin_ends_the_sign_in_in_the_attackers_browser_too(
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     with pytest.raises(OtherBrowser):
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned(params, browser=ATTACKER)
+        await authorization.authorization.check_callback(params, browser=ATTACKER)
 
     assert await authorization.grant("victim") is None
 
@@ -85,12 +85,12 @@ async def test_builtin_takes_the_code_in_no_other_sign_in_of_the_attacker(
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     authorization.provider.failure = failure
     with pytest.raises(OtherBrowser):
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
     authorization.provider.failure = None
     another = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
 
     for _ in range(2):
-        came = await authorization.authorization.returned(
+        came = await authorization.authorization.check_callback(
             {"state": another["state"], "code": params["code"]}, browser=ATTACKER
         )
         with pytest.raises(SignInRefused):
@@ -109,11 +109,11 @@ async def test_builtin_spends_a_code_that_it_may_not_send(authorization: Authori
             "code": ["made-up-code"],
         }
         with pytest.raises(OtherBrowser):
-            await authorization.authorization.returned(junk, browser=VICTIM)
+            await authorization.authorization.check_callback(junk, browser=VICTIM)
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
 
     with pytest.raises(OtherBrowser):
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
 
     assert codes(params) not in authorization.provider.exchanged
     assert await authorization.database.spent_codes.is_spent(codes(params))
@@ -130,7 +130,7 @@ async def test_builtin_sends_no_code_for_a_state_that_it_never_made(
     }
 
     with pytest.raises(SignInRefused) as caught:
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
 
     assert not isinstance(caught.value, OtherBrowser)
     assert authorization.provider.exchanged == []
@@ -139,7 +139,7 @@ async def test_builtin_sends_no_code_for_a_state_that_it_never_made(
 async def finish_with(authorization: AuthorizationFixture, code: str) -> None:
     """Bring a code to a new sign-in of the attacker's, in the attacker's browser."""
     begun = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
-    came = await authorization.authorization.returned(
+    came = await authorization.authorization.check_callback(
         {"state": begun["state"], "code": [code]}, browser=ATTACKER
     )
     await authorization.authorization.finish_sign_in(came, browser=ATTACKER)
@@ -153,7 +153,7 @@ async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_th
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     brought = {"code": params["code"], **({} if state is None else {"state": [state]})}
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned(brought, browser=VICTIM)
+        await authorization.authorization.check_callback(brought, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
         await finish_with(authorization, codes(params))
@@ -165,7 +165,7 @@ async def test_builtin_spends_the_code_of_a_client_that_is_ended_during_the_call
     authorization: AuthorizationFixture,
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(VICTIM), "victim")
-    came = await authorization.authorization.returned(params, browser=VICTIM)
+    came = await authorization.authorization.check_callback(params, browser=VICTIM)
     client = await authorization.database.clients.find(CLIENT)
     assert client
     await authorization.database.clients.delete(CLIENT)
@@ -185,9 +185,9 @@ async def test_builtin_spends_the_code_though_the_attacker_used_up_the_state_fir
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "victim")
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned({"state": params["state"], **used}, browser=ATTACKER)
+        await authorization.authorization.check_callback({"state": params["state"], **used}, browser=ATTACKER)
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned(params, browser=VICTIM)
+        await authorization.authorization.check_callback(params, browser=VICTIM)
 
     with pytest.raises(SignInRefused):
         await finish_with(authorization, codes(params))
@@ -200,7 +200,7 @@ async def test_builtin_ends_an_old_sign_in_with_its_code(authorization: Authoriz
     authorization.clock.forward(11 * 60)
 
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned(params, browser=ATTACKER)
+        await authorization.authorization.check_callback(params, browser=ATTACKER)
 
     assert await authorization.given_back() == [f"access-{codes(params)}"]
 
@@ -212,7 +212,7 @@ async def test_builtin_ends_the_code_of_an_answer_that_it_does_not_trust(
     params = authorization.provider.confirm(await authorization.to_nextcloud(ATTACKER), "alice")
 
     with pytest.raises(SignInRefused):
-        await authorization.authorization.returned({**params, **change}, browser=ATTACKER)
+        await authorization.authorization.check_callback({**params, **change}, browser=ATTACKER)
 
     assert await authorization.given_back() == [f"access-{codes(params)}"]
 

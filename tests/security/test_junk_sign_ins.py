@@ -44,7 +44,7 @@ def junk_code(length: int = 128) -> str:
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(length))
 
 
-async def come_back(http: httpx2.AsyncClient, builtin_app: BuiltinApp, code: str) -> httpx2.Response:
+async def finish_callback(http: httpx2.AsyncClient, builtin_app: BuiltinApp, code: str) -> httpx2.Response:
     """Begin a sign-in for the account page, and come back with a code of one's own."""
     leads_on = await http.post(f"{builtin_app.url}/account/sign-in", headers=SAME_ORIGIN)
     found = STATE.search(leads_on.text)
@@ -66,7 +66,7 @@ async def failures(builtin_app: BuiltinApp) -> int:
 async def test_junk_from_one_network_leaves_the_sign_ins_of_another_alone(builtin_app: BuiltinApp) -> None:
     for number in range(6):
         async with browser(f"2001:db8::{number:x}") as stranger:
-            await come_back(stranger, builtin_app, junk_code())
+            await finish_callback(stranger, builtin_app, junk_code())
 
     async with browser(OTHER) as http:
         await sign_in(builtin_app, http)
@@ -114,9 +114,9 @@ async def test_a_browser_that_signed_in_before_has_a_share_of_its_own(
         await sign_in(builtin_app, mine)
         for number in range(4):
             async with browser(f"192.0.2.{number}") as stranger:
-                await come_back(stranger, builtin_app, junk_code())
+                await finish_callback(stranger, builtin_app, junk_code())
         async with browser(OTHER) as stranger:
-            answer = await come_back(stranger, builtin_app, junk_code())
+            answer = await finish_callback(stranger, builtin_app, junk_code())
 
         await sign_in(builtin_app, mine)
 
@@ -133,7 +133,7 @@ async def test_a_user_with_many_marks_cannot_use_up_that_share_from_one_network(
         for http in marked:
             await sign_in(builtin_app, http, "bob")
         for http in marked * 2:
-            await come_back(http, builtin_app, junk_code())
+            await finish_callback(http, builtin_app, junk_code())
 
         await sign_in(builtin_app, mine)
 
@@ -149,7 +149,7 @@ async def test_a_signed_in_user_reads_the_account_page_and_disconnects_whatever_
         await person.consent(f"{builtin_app.url}/account")
         for number in range(6):
             async with browser(f"192.0.2.{number}") as stranger:
-                await come_back(stranger, builtin_app, junk_code())
+                await finish_callback(stranger, builtin_app, junk_code())
         account = await mine.get(f"{builtin_app.url}/account", headers=SAME_ORIGIN)
         check = re.search(
             r'action="/account/disconnect".*?name="csrf" value="([^"]+)"', account.text, re.DOTALL
@@ -172,7 +172,7 @@ async def test_what_cannot_be_a_code_of_nextcloud_is_not_sent_and_not_counted(
     builtin_app: BuiltinApp, code: str
 ) -> None:
     async with browser(ATTACKER) as stranger:
-        await come_back(stranger, builtin_app, code)
+        await finish_callback(stranger, builtin_app, code)
 
     assert await failures(builtin_app) == 0
 

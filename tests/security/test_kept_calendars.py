@@ -60,5 +60,5 @@ async def test_what_is_kept_is_dropped_when_the_access_ends() -> None:
     made.asked.clear()
     await titles(made, "alice")
 
-    assert made.nextcloud.shelves.people == ["bob", "alice"]
+    assert made.nextcloud.content_cache.people == ["bob", "alice"]
     assert made.asked.count("REPORT") == len(made.calendars)

@@ -34,7 +34,7 @@ async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_o
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -52,7 +52,7 @@ async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(followi
     await following.begin("bob")
     secret = following.granted_by("alice")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -64,7 +64,7 @@ async def test_bob_signing_in_with_alices_name_is_still_bob(following: ConsentSe
     await following.begin("alice")
     secret = following.granted_by("bob", login_name="alice")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -74,7 +74,7 @@ async def test_alice_signing_in_with_her_address_is_still_alice(following: Conse
     consent_request, _ = await following.begin("alice")
     secret = following.granted_by("alice", login_name="alice@example.org")
 
-    await following.turn()
+    await following.run_once()
 
     grant = await following.grant("alice")
     assert grant is not None
@@ -94,7 +94,7 @@ async def test_when_both_grant_one_flow_only_the_mapped_account_is_ever_stored(
     following.granted_by(first)
     secret = following.granted_by(last)
 
-    await following.turn()
+    await following.run_once()
 
     grant = await following.grant("alice")
     assert (grant.account.uid if grant else None) == ("alice" if last == "alice" else None)
@@ -107,11 +107,11 @@ async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again
 ) -> None:
     consent_request, alice = await following.begin("alice")
     following.granted_by("bob")
-    await following.turn()
+    await following.run_once()
 
     assert await following.consent_service.allow(consent_request, alice.who, alice.token, READ) is None
     following.granted_by("alice")
-    await following.turn()
+    await following.run_once()
 
     assert await following.grant("alice") is not None
     assert await following.state(consent_request) is ElicitationState.COMPLETE
@@ -123,7 +123,7 @@ async def test_an_account_that_another_user_has_is_not_taken_from_them(following
     """The identity provider now names bob's account for alice too."""
     await following.begin("bob")
     kept = following.granted_by("bob")
-    await following.turn()
+    await following.run_once()
     consent_request, alice = (
         await following.ask("alice"),
         await following.browser("alice", preferred_username="bob"),
@@ -131,7 +131,7 @@ async def test_an_account_that_another_user_has_is_not_taken_from_them(following
     await following.consent_service.allow(consent_request, alice.who, alice.token, READ)
     given = following.granted_by("bob")
 
-    await following.turn()
+    await following.run_once()
 
     assert await following.grant("alice") is None
     assert await following.audit("alice") == [WRONG]
@@ -162,7 +162,7 @@ async def test_the_account_that_must_come_of_it_is_that_of_the_sign_in_that_bega
         await following.consent_service.allow(consent_request, again.who, again.token, READ)
 
     following.granted_by("bob")
-    await following.turn()
+    await following.run_once()
     await nobody_is_connected(following)
 
 
@@ -171,7 +171,7 @@ async def test_signing_out_changes_nothing_about_whose_account_it_must_be(follow
     await following.consent_service.sign_out_everywhere(alice.who)
     secret = following.granted_by("bob")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -201,7 +201,7 @@ async def test_after_a_restart_the_account_is_still_the_one_that_was_said(
     await following.begin("alice")
     secret = following.granted_by(granted_by)
 
-    await following.turn(following.new_poller())
+    await following.run_once(following.new_poller())
 
     assert (await following.grant("alice") is not None) is (granted_by == "alice")
     assert (secret in following.app_passwords) is (granted_by == "alice")
@@ -219,12 +219,12 @@ async def test_what_a_dead_process_left_is_compared_before_it_is_used(following:
 
     following.network.before = die
     async with anyio.create_task_group() as group:
-        group.start_soon(following.poller.turn)
+        group.start_soon(following.poller.run_once)
     following.network.before = None
     kept = await following.flow(consent_request)
 
     following.clock.forward(60)
-    await following.turn(following.new_poller())
+    await following.run_once(following.new_poller())
 
     assert kept is not None
     assert kept.result is not None
@@ -240,7 +240,7 @@ async def test_what_comes_after_the_person_declined_is_deleted(
     await following.consent_service.decline(consent_request, alice.who)
     secret = following.granted_by(granted_by)
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -253,7 +253,7 @@ async def test_what_comes_after_a_disconnect_is_deleted(following: ConsentSetup)
     await following.consent_service.disconnect(alice.who)
     secret = following.granted_by("alice")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -270,7 +270,7 @@ async def test_an_account_moved_in_from_another_flow_does_not_open(following: Co
         "WHERE subject = 'alice'"
     )
 
-    await following.turn()
+    await following.run_once()
 
     with pytest.raises(Unsealable):
         await following.flow(alices)
@@ -284,7 +284,7 @@ async def test_a_flow_that_names_no_account_connects_no_user(following: ConsentS
     secret = following.granted_by("alice")
     following.sql("UPDATE login_flows SET uid = NULL")
 
-    await following.turn()
+    await following.run_once()
 
     await nobody_is_connected(following)
     assert secret not in following.app_passwords
@@ -322,7 +322,7 @@ async def test_two_people_at_once_each_get_their_own(following: ConsentSetup) ->
     secrets = [following.granted_by(name, flow=flow) for flow, name in enumerate(("alice", "bob"))]
     following.clock.forward(2)
 
-    await together(following.poller.turn, following.new_poller().turn)
+    await together(following.poller.run_once, following.new_poller().turn)
 
     for name, secret in zip(("alice", "bob"), secrets, strict=True):
         grant = await following.grant(name)

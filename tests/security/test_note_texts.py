@@ -45,7 +45,7 @@ async def test_what_is_kept_is_dropped_when_the_access_ends() -> None:
     with pytest.raises(Forbidden):
         await served.nextcloud.delete_app_password(ALICE)
 
-    assert served.nextcloud.shelves.people == ["bob"]
+    assert served.nextcloud.content_cache.people == ["bob"]
 
 
 async def test_a_note_that_is_no_longer_shared_is_not_found_again() -> None:

@@ -150,7 +150,7 @@ async def test_a_disconnect_is_told_to_nextcloud_even_after_a_failed_first_try(
 
     other = await office.replica()
     office.stage.clock.forward(FIRST_RETRY_SECONDS)
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert (ended.was_connected, ended.at_nextcloud) == (True, False)
     assert (left, office.families) == (1, 0)
@@ -215,7 +215,7 @@ async def test_a_disconnect_fences_a_running_refresh(office: Office, replica: Re
         await gate.came.wait()
         await other.accounts.disconnect(ALICE)
         gate.open.set()
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert await replica.grant_or_none() is None
     assert office.families == 0
@@ -240,7 +240,7 @@ async def test_a_new_consent_during_a_refresh_leaves_one_grant_behind(
         office.stage.network.after = None
         newer.append((await office.connect(other)).credential.id)
         gate.open.set()
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert opened == newer
     assert office.families == 1

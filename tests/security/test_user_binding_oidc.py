@@ -294,14 +294,14 @@ async def test_wrong_codes_sent_at_once_do_not_pass_the_budget(mapped: ConsentSe
     urls = [await mapped.allow(consent_request, alice) for _ in range(8)]
     refused: list[type[Exception]] = []
 
-    async def come_back(number: int, url: str) -> None:
+    async def finish_callback(number: int, url: str) -> None:
         params = {**mapped.provider.confirm(url, "alice"), "code": [f"made-up-by-mallory-{number}"]}
         try:
             await mapped.consent_service.finish_grant(params, alice.who, alice.token)
         except (GrantRefused, Throttled) as error:
             refused.append(type(error))
 
-    await together(*[partial(come_back, number, url) for number, url in enumerate(urls)])
+    await together(*[partial(finish_callback, number, url) for number, url in enumerate(urls)])
 
     assert sorted(one.__name__ for one in refused) == ["GrantRefused"] * 2 + ["Throttled"] * 6
     assert len(mapped.provider.exchanged) == 2
@@ -478,13 +478,13 @@ async def test_two_tabs_at_once_give_one_grant(mapped: ConsentSetup) -> None:
     consent_request, alice = await mapped.ask(), await browser(mapped, "alice")
     urls = [await mapped.allow(consent_request, alice) for _ in range(2)]
 
-    async def come_back(url: str) -> None:
+    async def finish_callback(url: str) -> None:
         params = mapped.provider.confirm(url, "alice")
         assert (
             await mapped.consent_service.finish_grant(params, alice.who, alice.token)
         ).elicitation_id == consent_request
 
-    await together(*[partial(come_back, url) for url in urls])
+    await together(*[partial(finish_callback, url) for url in urls])
 
     assert len(mapped.provider.exchanged) == 1
     assert await mapped.grant() is not None
@@ -587,7 +587,7 @@ async def test_a_pending_grant_is_revoked_when_its_consent_request_ends(
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
-    await people.consent_service.tidy()
+    await people.consent_service.clean_up()
     assert await people.grant() is None
     assert await people.given_back() == ["access-granted-by-alice-0"]
 

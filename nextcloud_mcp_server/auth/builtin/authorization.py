@@ -178,14 +178,14 @@ class Authorization:
         async with spent_unless_used(self._database.spent_codes, unused):
             return await self.asked(callback.auth_transaction)
 
-    async def returned(self, params: Params, *, browser: str) -> CallbackResult:
+    async def check_callback(self, params: Params, *, browser: str) -> CallbackResult:
         """Check the parameters of Nextcloud's callback; nothing is sent anywhere.
 
         Raises:
             SignInRefused: A check failed.
             SignInCancelled: The user refused at Nextcloud.
         """
-        return await self._sign_in.returned(params, browser=browser, kind="client")
+        return await self._sign_in.check_callback(params, browser=browser, kind="client")
 
     async def finish_sign_in(self, callback: CallbackResult, *, browser: str) -> str:
         """Exchange the code of a callback, and store the user and the tokens; return the transaction's id.
@@ -283,7 +283,7 @@ class Authorization:
         await self._database.audit.append([self._entry(completed, "refused: not my account")])
         return await self.asked(completed.auth_transaction)
 
-    async def tidy(self) -> None:
+    async def clean_up(self) -> None:
         """Revoke the tokens of expired transactions at Nextcloud; the server calls this periodically."""
         if await self._database.auth_transactions.release_due(nextcloud_url=self._nextcloud_url):
             self._outbox.wake()

@@ -96,7 +96,7 @@ class NextcloudSignIn:
         self._issuer = issuer
         self._groups = groups
         self._clock = clock
-        self._turns = anyio.Lock()
+        self._lock = anyio.Lock()
 
     async def begin(
         self,
@@ -120,7 +120,7 @@ class NextcloudSignIn:
         await self._database.auth_transactions.create(auth_transaction, state=state, browser=browser)
         return url
 
-    async def returned(self, params: Params, *, browser: str, kind: Kind) -> CallbackResult:
+    async def check_callback(self, params: Params, *, browser: str, kind: Kind) -> CallbackResult:
         """Check the parameters of a callback. Nothing is sent except to end a code that is not used.
 
         Raises:
@@ -169,7 +169,7 @@ class NextcloudSignIn:
         """
         # One at a time: wrong codes that are sent at once do not get past the allowance.
         unused = {"code": [callback.code.get_secret_value()]}
-        async with self._turns, spent_unless_used(self._database.spent_codes, unused):
+        async with self._lock, spent_unless_used(self._database.spent_codes, unused):
             async with self._database.one_reading():
                 failures = await self._exchange_limiter.failures(None, browser)
                 spent = await self._code_exchange.is_spent(callback.code)
@@ -180,7 +180,7 @@ class NextcloudSignIn:
                 given = await self._exchange(callback.code, browser)
                 return await self._settle(callback.auth_transaction, given, keep)
 
-    async def give_back(self, given: ExchangedTokens) -> None:
+    async def discard(self, given: ExchangedTokens) -> None:
         """Revoke the tokens of a sign-in at Nextcloud: they are not needed any more."""
         await self._code_exchange.revoke_pending(given)
 
@@ -214,7 +214,7 @@ class NextcloudSignIn:
             kept = True
         finally:
             if not kept:
-                await self.give_back(given)
+                await self.discard(given)
         return outcome
 
     async def _admit(

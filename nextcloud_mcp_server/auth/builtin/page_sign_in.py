@@ -64,9 +64,9 @@ class PageSignIn:
         url = await self._sign_in.begin(target, browser=flow.get_secret_value())
         return SignInStart(url=url, flow=flow)
 
-    async def returned(self, flow: str, params: Params) -> PageReturned:
-        """Check the parameters of a callback; see `NextcloudSignIn.returned`."""
-        callback = await self._sign_in.returned(params, browser=flow, kind="page")
+    async def check_callback(self, flow: str, params: Params) -> PageReturned:
+        """Check the parameters of a callback; see `NextcloudSignIn.check_callback`."""
+        callback = await self._sign_in.check_callback(params, browser=flow, kind="page")
         return PageReturned(callback, flow, new_secret())
 
     async def knows(self, state: str) -> bool:
@@ -87,7 +87,7 @@ class PageSignIn:
     async def _keep(self, completed: CompletedTransaction, given: ExchangedTokens, session: str) -> None:
         elicitation = await self._needing(completed)
         if elicitation is None:
-            await self._sign_in.give_back(given)
+            await self._sign_in.discard(given)
             return
         pending_grant = PendingGrant(
             elicitation_id=elicitation.id,

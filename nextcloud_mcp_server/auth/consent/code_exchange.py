@@ -60,7 +60,7 @@ class CodeExchange:
         try:
             return await self._provider.exchange_code(code=code, verifier=verifier, nonce=nonce)
         except OrphanedTokens as left:
-            await self.give_back(owner, left.tokens)
+            await self.discard(owner, left.tokens)
             raise left.reason from None
 
     async def exchange_with_pending_revocation(self, owner: Principal, *, code: SecretStr) -> ExchangedTokens:
@@ -102,7 +102,7 @@ class CodeExchange:
             await self._database.outbox.due_now(note)
         self._outbox.wake()
 
-    async def give_back(self, owner: Principal, tokens: Tokens) -> None:
+    async def discard(self, owner: Principal, tokens: Tokens) -> None:
         """Put tokens that are not needed into the outbox, to be revoked at Nextcloud.
 
         Raises:

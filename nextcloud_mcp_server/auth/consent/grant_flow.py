@@ -85,7 +85,7 @@ class GrantFlow:
         self._exchange_limiter = exchange_limiter
         self._clock = clock
         self._mapped = mapped
-        self._turns = anyio.Lock()
+        self._lock = anyio.Lock()
 
     @property
     def _provider(self) -> RedirectProvider:
@@ -155,7 +155,7 @@ class GrantFlow:
     ) -> GrantDone:
         # One at a time: of a user's tabs the second sees the result of the first, and codes that are sent at once
         # do not get past the allowance for failures.
-        async with self._turns:
+        async with self._lock:
             code_exchange = self._code_exchange
             async with self._database.one_reading():
                 elicitation = await self._provisioning.own(grant_request.elicitation_id, who)
@@ -265,7 +265,7 @@ class GrantFlow:
                     return GrantDone(elicitation.id, pending_grant)
         finally:
             if not kept:
-                await self._code_exchange.give_back(who.principal, given.tokens)
+                await self._code_exchange.discard(who.principal, given.tokens)
         # The request ended during the code exchange; storage has discarded the pending grant then.
         await self.end_discarded()
         return _over(await self._provisioning.own(elicitation.id, who))

@@ -164,13 +164,13 @@ class Poller:
     async def run(self) -> None:
         """Poll as long as the server runs."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._in_turn)
+            group.start_soon(self._poll_periodically)
             while True:
                 await self._hurry.wait()
                 self._hurry = anyio.Event()
                 asked, self._asked = self._asked, {}
                 for elicitation_id, done in asked.items():
-                    group.start_soon(self._out_of_turn, elicitation_id, done)
+                    group.start_soon(self._poll_early, elicitation_id, done)
 
     async def poll_now(self, elicitation_id: str) -> bool:
         """Poll one flow at once, and wait shortly for the answer; True when its consent request has ended.
@@ -197,7 +197,7 @@ class Poller:
             return await self._database.login_flows.find(elicitation_id)
         return None
 
-    async def _out_of_turn(self, elicitation_id: str, done: anyio.Event) -> None:
+    async def _poll_early(self, elicitation_id: str, done: anyio.Event) -> None:
         try:
             if self._paused_until is not None and self._clock() < self._paused_until:
                 return
@@ -224,18 +224,18 @@ class Poller:
             await anyio.sleep(pause)
         return await flows.lease_one(elicitation_id, owner=self._owner, lease=LEASE, from_others=True)
 
-    async def _in_turn(self) -> None:
+    async def _poll_periodically(self) -> None:
         while True:
             wake = self._wake()
             try:
-                seconds = await self.turn()
+                seconds = await self.run_once()
             except Exception:  # a supervisor: one bad turn must not end the polling
                 logger.exception("polling login flows failed; trying again")
                 seconds = IDLE_SECONDS
             with anyio.move_on_after(seconds):
                 await wake.wait()
 
-    async def turn(self) -> float:
+    async def run_once(self) -> float:
         """Poll all flows that are due; return in how many seconds to call again."""
         await self._provisioning.expire()
         flows = self._database.login_flows
@@ -263,11 +263,11 @@ class Poller:
         try:
             result = flow.result or await self._exchange_code(flow)
             if result is None:
-                await self._not_yet(flow, self._pause(flow))
+                await self._schedule_next(flow, self._pause(flow))
                 return
         except NextcloudError as error:
             logger.warning("a login flow could not be polled: %s", error)
-            await self._not_yet(flow, self._pause_after(error, flow))
+            await self._schedule_next(flow, self._pause_after(error, flow))
             return
         try:
             await self._settle(flow, result)
@@ -294,7 +294,7 @@ class Poller:
             await self._provider.revoke(login_name=result.login_name, secret=result.app_password)
             raise
 
-    async def _not_yet(self, flow: LoginFlow, seconds: float) -> None:
+    async def _schedule_next(self, flow: LoginFlow, seconds: float) -> None:
         if self._clock() < flow.expires_at:
             await self._postpone(flow, seconds)
             return
@@ -317,11 +317,11 @@ class Poller:
             except WrongAccount as error:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:
-            await self._throw_away(flow, result, after=END_AFTER if refused else timedelta())
+            await self._discard_result(flow, result, after=END_AFTER if refused else timedelta())
         # Deletes a discarded or replaced app password at Nextcloud now, and not in a minute.
         self._outbox.wake()
 
-    async def _throw_away(self, flow: LoginFlow, result: LoginResult, *, after: timedelta) -> None:
+    async def _discard_result(self, flow: LoginFlow, result: LoginResult, *, after: timedelta) -> None:
         url = self._provisioning.nextcloud_url
         await self._database.login_flows.throw_away(flow, result, nextcloud_url=url, after=after)
 

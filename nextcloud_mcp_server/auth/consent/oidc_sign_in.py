@@ -164,7 +164,7 @@ class SignIn:
             wanted.append("email")
         return " ".join(["openid", *(scope for scope in wanted if scope in metadata.scopes)])
 
-    async def returned(self, flow: str, params: Params) -> Returned:
+    async def check_callback(self, flow: str, params: Params) -> Returned:
         """Check the parameters of a callback. A code that is not used is ended.
 
         Raises:

@@ -84,4 +84,4 @@ async def end_orphaned_code(
                 # `CodeExchange` revoked the tokens, or there were none. The code stays spent in either case.
                 return
             else:
-                await code_exchange.give_back(owner, given.tokens)
+                await code_exchange.discard(owner, given.tokens)

@@ -142,7 +142,7 @@ class ConsentService:
             SignInRefused: The callback failed a check.
             IssuerUnavailable: The identity provider could not be asked.
         """
-        returned = await self._sign_in.returned(flow, params)
+        returned = await self._sign_in.check_callback(flow, params)
         token = returned.session
         if await self._database.sign_ins.find(token.get_secret_value()) is not None:
             # The session of this sign-in exists: its callback was handled before.
@@ -231,7 +231,7 @@ class ConsentService:
         uid = self._account_of(who)
         if await self._provisioning.permit(elicitation, allowed, uid=uid):
             return None
-        pending_grant = await self._brought(elicitation, token)
+        pending_grant = await self._grant_of_sign_in(elicitation, token)
         if pending_grant is not None:
             await self._grant_flow.use(elicitation, pending_grant, allowed, who, token)
             return None
@@ -328,13 +328,13 @@ class ConsentService:
         """End the user's whole connection; return whether Nextcloud has confirmed the revocation already."""
         return await self._page.disconnect(who)
 
-    async def tidy(self) -> None:
+    async def clean_up(self) -> None:
         """End and delete what has expired; the server calls this periodically."""
         await self._provisioning.expire()
         await self._database.sign_ins.purge()
         await self._grant_flow.end_discarded()
 
-    async def _brought(self, elicitation: Elicitation, token: str) -> PendingGrant | None:
+    async def _grant_of_sign_in(self, elicitation: Elicitation, token: str) -> PendingGrant | None:
         """Return the pending grant that the sign-in itself brought for this consent request."""
         if not self._brings_access:
             return None

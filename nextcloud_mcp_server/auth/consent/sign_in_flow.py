@@ -61,7 +61,7 @@ class SignInFlow(Protocol[BackT]):
         """Build the URL of the sign-in."""
         ...
 
-    async def returned(self, flow: str, params: Params) -> BackT:
+    async def check_callback(self, flow: str, params: Params) -> BackT:
         """Check the parameters of a callback, before anything is sent."""
         ...
 

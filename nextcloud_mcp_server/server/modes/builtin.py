@@ -127,8 +127,8 @@ class Builtin(MultiUserMode[BuiltinAuth]):
             registration if settings.client_registration else None,
             tokens,
         )
-        tidy = (consent_service.tidy, authorization.tidy, tokens.purge, clients.purge)
-        return auth, self.jobs(services, *tidy)
+        clean_up = (consent_service.clean_up, authorization.clean_up, tokens.purge, clients.purge)
+        return auth, self.jobs(services, *clean_up)
 
     def _sign_in(self, services: Services, exchange_limiter: ExchangeLimiter) -> NextcloudSignIn:
         return NextcloudSignIn(

@@ -138,10 +138,10 @@ class MultiUserMode(Mode[MultiUserAuthT]):
         is_allow_listed = services.nextcloud.oauth2.is_allow_listed
         return ExchangeLimiter(services.database, clock=clock, is_allow_listed=is_allow_listed)
 
-    def jobs(self, services: Services, *tidy: Callable[[], Awaitable[object]]) -> tuple[Job, ...]:
+    def jobs(self, services: Services, *clean_up: Callable[[], Awaitable[object]]) -> tuple[Job, ...]:
         """Return the background jobs: end the connections of released accounts, and `tidy` periodically."""
         ended = EndedAccounts(services.database, self.connections.end_of)
-        return ended.run, lambda: run_periodically(*tidy)
+        return ended.run, lambda: run_periodically(*clean_up)
 
     # See `Mode`.
 

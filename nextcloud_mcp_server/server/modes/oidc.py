@@ -130,7 +130,7 @@ class Oidc(MultiUserMode[OidcAuth]):
             clock=self.overrides.clock,
             on_logout=self._end_tokens,
         )
-        jobs = self.jobs(services, consent_service.tidy, database.logouts.purge)
+        jobs = self.jobs(services, consent_service.clean_up, database.logouts.purge)
         return OidcAuth(consent_service, logout), (*jobs, logout.run)
 
     def _sign_in(self, services: Services) -> SignIn:

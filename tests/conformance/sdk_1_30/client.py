@@ -73,7 +73,7 @@ async def go(url: str) -> None:
     say(event="authorize", url=url)
 
 
-async def come_back() -> tuple[str, str | None]:
+async def finish_callback() -> tuple[str, str | None]:
     """Read the URL of the callback."""
     answer = parse_qs(urlsplit(await anyio.to_thread.run_sync(sys.stdin.readline)).query)
     return answer["code"][0].strip(), answer["state"][0].strip()
@@ -86,7 +86,7 @@ def provider(plan: dict[str, Any]) -> OAuthClientProvider | None:
     kept = Kept(**plan["oauth"])
     described = OAuthClientMetadata(**kept.described)
     return OAuthClientProvider(
-        plan["server"], described, kept, redirect_handler=go, callback_handler=come_back
+        plan["server"], described, kept, redirect_handler=go, callback_handler=finish_callback
     )
 
 

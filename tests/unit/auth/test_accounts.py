@@ -184,10 +184,10 @@ async def test_an_app_password_that_is_given_up_is_deleted_at_nextcloud_an_hour_
     opened = await process.accounts.open(stage.caller, READ)
     await process.accounts.reject(stage.caller, opened)
 
-    await process.outbox.turn()
+    await process.outbox.run_once()
     soon = set(stage.app_passwords)
     stage.clock.forward(3601)
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert soon == {app_password}
     assert stage.app_passwords == set()
@@ -283,7 +283,7 @@ async def test_disconnecting_while_nextcloud_is_down_is_finished_later(
     kept = stage.app_passwords
     other = await stage.process()
     stage.clock.forward(5)
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert ended == Disconnected(was_connected=True, at_nextcloud=False)
     assert len(kept) == 1

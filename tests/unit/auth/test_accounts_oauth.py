@@ -103,7 +103,7 @@ async def test_a_disconnect_during_a_refresh_is_not_undone_by_it(office: Office,
         await gate.came.wait()
         await other.accounts.disconnect(ALICE)
         gate.open.set()
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert "one-time setup" in asked[0]
     assert await replica.grant_or_none() is None

@@ -30,7 +30,7 @@ async def test_what_the_person_confirms_is_stored_and_the_consent_request_is_don
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("alice")
 
-    await following.turn()
+    await following.run_once()
 
     grant = await following.grant("alice")
     assert grant is not None
@@ -59,7 +59,7 @@ async def test_the_last_answer_counts(following: ConsentSetup) -> None:
 async def test_a_second_client_needs_no_second_flow(following: ConsentSetup) -> None:
     await following.begin("alice")
     following.granted_by("alice")
-    await following.turn()
+    await following.run_once()
     consent_request, alice = (
         await following.ask("alice", "other"),
         await following.browser("alice", preferred_username="alice"),
@@ -75,7 +75,7 @@ async def test_another_account_is_refused_and_the_consent_request_stays_open(fol
     consent_request, alice = await following.begin("alice")
     secret = following.granted_by("bob")
 
-    await following.turn()
+    await following.run_once()
 
     shown = await following.consent_service.view(consent_request, alice.who)
     assert (shown.state, shown.login_url) == (ElicitationState.OPENED, None)

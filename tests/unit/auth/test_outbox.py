@@ -36,7 +36,7 @@ async def test_what_is_due_is_done_and_forgotten(stage: ProcessHost, process: Pr
     await put(stage, process)
     await put(stage, process, "bob")
 
-    seconds = await process.outbox.turn()
+    seconds = await process.outbox.run_once()
 
     assert stage.app_passwords == set()
     assert not await waiting(stage, process)
@@ -48,7 +48,7 @@ async def test_an_app_password_that_is_gone_already_counts_as_done(
 ) -> None:
     stage.sandbox.state.app_passwords.pop(await put(stage, process))
 
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert not await waiting(stage, process)
     # Confirmed by a probe: refused by mistake, it would live on.
@@ -65,13 +65,13 @@ async def test_an_unreachable_nextcloud_is_tried_again_with_growing_pauses(
 
     while stage.clock() - start < timedelta(hours=6):
         asked = len(stage.network.asked)
-        seconds = await process.outbox.turn()
+        seconds = await process.outbox.run_once()
         if len(stage.network.asked) > asked:
             tries.append((stage.clock() - start).total_seconds())
         stage.clock.forward(seconds)
     stage.network.before = None
     stage.clock.forward(module.SLOWEST_RETRY_SECONDS)
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert tries[:4] == [0, 5, 15, 35]
     assert max(b - a for a, b in pairwise(tries)) == module.SLOWEST_RETRY_SECONDS
@@ -83,9 +83,9 @@ async def test_thousands_of_failed_tries_are_no_trouble(stage: ProcessHost, proc
     stage.sql("UPDATE outbox SET attempts = 5000")
     stage.network.before = stage.network.cut
 
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
-    assert await process.outbox.turn() == module.IDLE_SECONDS
+    assert await process.outbox.run_once() == module.IDLE_SECONDS
 
 
 @pytest.mark.parametrize(("header", "pause"), [({}, 60), ({"Retry-After": "1800"}, 1800)])
@@ -98,12 +98,12 @@ async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
         return httpx2.Response(429, headers=header, request=request)
 
     stage.network.before = throttle
-    await process.outbox.turn()
+    await process.outbox.run_once()
     stage.clock.forward(pause - 1)
-    await process.outbox.turn()
+    await process.outbox.run_once()
     early = len(stage.network.to(DELETION))
     stage.clock.forward(1)
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert early == 1
     assert len(stage.network.to(DELETION)) == 2
@@ -113,7 +113,7 @@ async def test_two_processes_do_each_thing_once(stage: ProcessHost, process: Pro
     other = await stage.process()
     await put(stage, process)
 
-    await together(process.outbox.turn, other.outbox.turn, process.outbox.turn)
+    await together(process.outbox.run_once, other.outbox.run_once, process.outbox.run_once)
 
     assert len(stage.network.to(DELETION)) == 1
 
@@ -127,13 +127,13 @@ async def test_what_a_dead_process_had_taken_is_done_by_another(stage: ProcessHo
 
     stage.network.before = die
     async with anyio.create_task_group() as group:
-        group.start_soon(process.outbox.turn)
+        group.start_soon(process.outbox.run_once)
     stage.network.before = None
     other = await stage.process()
-    await other.outbox.turn()
+    await other.outbox.run_once()
     too_early = stage.app_passwords
     stage.clock.forward(module.LEASE.total_seconds())
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert len(too_early) == 1
     assert stage.app_passwords == set()
@@ -143,7 +143,7 @@ async def test_an_app_password_goes_to_no_other_nextcloud(stage: ProcessHost, pr
     elsewhere = await stage.process(url="http://elsewhere.test")
     await put(stage, process)
 
-    seconds = await elsewhere.outbox.turn()
+    seconds = await elsewhere.outbox.run_once()
 
     assert seconds == module.IDLE_SECONDS
     assert stage.network.asked == []
@@ -157,7 +157,7 @@ async def test_work_whose_key_is_lost_is_left_alone_without_a_busy_loop(
     turns, end = 0, stage.clock() + timedelta(minutes=10)
 
     while stage.clock() < end:
-        stage.clock.forward(await other.outbox.turn())
+        stage.clock.forward(await other.outbox.run_once())
         turns += 1
 
     assert turns <= 11
@@ -213,6 +213,6 @@ async def test_turns_of_one_process_do_not_overlap(stage: ProcessHost, process: 
     for _ in range(3):
         await put(stage, process)
 
-    await together(*[partial(process.outbox.turn)] * 3)
+    await together(*[partial(process.outbox.run_once)] * 3)
 
     assert len(stage.network.to(DELETION)) == 3

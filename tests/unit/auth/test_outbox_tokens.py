@@ -35,7 +35,7 @@ async def put(office: Office, replica: Replica, *, renewable: bool = True) -> To
 async def test_living_tokens_are_ended_with_the_access_token(office: Office, replica: Replica) -> None:
     await put(office, replica)
 
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.families == 0
     assert office.refreshes() == 0
@@ -48,7 +48,7 @@ async def test_a_dead_access_token_is_replaced_to_end_what_it_belongs_to(
     await put(office, replica)
     office.stage.clock.forward(HOUR)
 
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.families == 0
     assert office.refreshes() == 1
@@ -69,7 +69,7 @@ async def test_an_access_token_that_is_refused_before_its_time_is_replaced(
         return None
 
     office.stage.network.before = refuse_the_first
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.families == 0
 
@@ -79,7 +79,7 @@ async def test_tokens_that_are_dead_count_as_ended(office: Office, replica: Repl
     office.stage.sandbox.state.oauth_grants.clear()
     office.stage.clock.forward(HOUR)
 
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert not await replica.outbox.waiting(ALICE.principal)
 
@@ -90,7 +90,7 @@ async def test_a_dead_access_token_without_a_refresh_token_has_nothing_left_to_e
     await put(office, replica, renewable=False)
     office.stage.clock.forward(HOUR)
 
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.refreshes() == 0
     assert not await replica.outbox.waiting(ALICE.principal)
@@ -106,12 +106,12 @@ async def test_what_was_refreshed_to_be_ended_survives_a_failure_in_between(
         return None if is_refresh(request) else await office.stage.network.cut(request)
 
     office.stage.network.before = cut_the_deletion
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
     office.stage.network.before = None
     left = office.families
     office.stage.clock.forward(module.FIRST_RETRY_SECONDS)
     other = await office.replica()
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert left == 1
     assert office.families == 0
@@ -135,11 +135,11 @@ async def test_a_server_that_stops_while_it_refreshes_keeps_the_answer(
 
     office.stage.network.before, office.stage.network.after = hold_the_rest, stop
     async with anyio.create_task_group() as group:
-        group.start_soon(replica.outbox.turn)
+        group.start_soon(replica.outbox.run_once)
     office.stage.network.before = office.stage.network.after = None
     other = await office.replica()
     office.stage.clock.forward(module.LEASE.total_seconds())
-    await other.outbox.turn()
+    await other.outbox.run_once()
 
     assert office.families == 0
     assert office.refreshes() == 1
@@ -162,10 +162,10 @@ async def test_an_answer_that_does_not_come_is_tried_again(office: Office, repli
 
     office.stage.network.before = never
     with anyio.fail_after(60):
-        await outbox.turn()
+        await outbox.run_once()
     office.stage.network.before = None
     office.stage.clock.forward(module.FIRST_RETRY_SECONDS)
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.families == 0
 
@@ -177,7 +177,7 @@ async def test_a_new_access_token_that_is_refused_is_tried_again(office: Office,
         return None if is_refresh(request) else httpx2.Response(401, request=request)
 
     office.stage.network.before = refuse
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert await replica.outbox.waiting(ALICE.principal)
 
@@ -188,7 +188,7 @@ async def test_a_429_pauses_token_requests_for_half_an_hour(office: Office, repl
     for _ in range(10):
         office.stage.sandbox.token_throttle.count("127.0.0.1")
 
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     due = await replica.database.outbox.next_due_at()
     assert due == office.stage.clock() + THROTTLED
@@ -200,9 +200,9 @@ async def test_tokens_of_a_provider_that_the_settings_no_longer_name_wait(
     await put(office, replica)
     other = await office.replica(configured=False)
 
-    await other.outbox.turn()
+    await other.outbox.run_once()
     office.stage.clock.forward(timedelta(hours=2).total_seconds())
-    await replica.outbox.turn()
+    await replica.outbox.run_once()
 
     assert office.families == 0
     assert len(office.stage.network.to(DELETION)) == 1

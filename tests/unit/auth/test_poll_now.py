@@ -86,7 +86,7 @@ async def test_what_was_granted_while_no_process_ran_is_found_out_by_the_next_ca
 
 async def test_a_flow_is_polled_though_it_is_not_due_for_a_while(stage: ProcessHost) -> None:
     process = await begun(stage)
-    await process.poller.turn()
+    await process.poller.run_once()
     stage.confirm()
 
     async with running(stage, process) as accounts:
@@ -101,7 +101,7 @@ async def test_the_same_link_is_given_while_it_is_pending_and_the_poll_counts_as
     process = await begun(stage)
     first = await process.ask(stage.caller)
     # Not due yet, so that only a poll out of turn is made.
-    await process.poller.turn()
+    await process.poller.run_once()
 
     async with running(stage, process) as accounts:
         again = await asked(stage, accounts)
@@ -251,7 +251,7 @@ async def test_a_flow_that_ends_between_the_look_at_its_request_and_the_poll_is_
     stage.confirm()
 
     async def settled_first(elicitation_id: str) -> bool:
-        await process.poller.turn()
+        await process.poller.run_once()
         return await process.poller.poll_now(elicitation_id)
 
     accounts = GrantedAccounts(
@@ -289,18 +289,18 @@ async def test_access_that_is_granted_before_its_request_is_looked_at_needs_no_n
 class GrantedMeanwhile(Provisioning):
     """Comes to each question only after the poller has had its turn."""
 
-    turn: Callable[[], Awaitable[float]]
+    run_once: Callable[[], Awaitable[float]]
 
     @classmethod
     def of(cls, process: Process) -> "GrantedMeanwhile":
         made = cls.__new__(cls)
-        vars(made).update(vars(process.provisioning), turn=process.poller.turn)
+        vars(made).update(vars(process.provisioning), run_once=process.poller.run_once)
         return made
 
     async def ask(
         self, caller: Caller, scopes: frozenset[str], *, grant: Grant | None
     ) -> ElicitationRequired:
-        await self.turn()
+        await self.run_once()
         return await super().ask(caller, scopes, grant=grant)
 
 

@@ -19,7 +19,7 @@ class Requests:
 
     async def run(self, name: str) -> None:
         self.ends[name] = anyio.Event()
-        async with self.queue.turn(name[0]):
+        async with self.queue.slot(name[0]):
             self.begun.append(name)
             await self.ends[name].wait()
 
@@ -103,7 +103,7 @@ async def test_streams_begin_though_the_request_before_them_ended_at_once() -> N
     begun: list[str] = []
 
     async def run(name: str, *, long: bool) -> None:
-        async with queue.turn(name):
+        async with queue.slot(name):
             begun.append(name)
             if long:
                 await anyio.sleep_forever()

@@ -380,7 +380,7 @@ async def test_an_undecided_transaction_is_ended_after_ten_minutes(
     authorization: AuthorizationFixture,
 ) -> None:
     late, later = await authorization.back("alice"), await authorization.back("alice")
-    await authorization.authorization.tidy()
+    await authorization.authorization.clean_up()
     authorization.clock.forward(10 * MINUTE - 1)
     await authorization.authorization.completed(late, browser=COOKIE)
     authorization.clock.forward(1)
@@ -393,7 +393,7 @@ async def test_an_undecided_transaction_is_ended_after_ten_minutes(
         with pytest.raises(SignInRefused):
             await way(later, browser=COOKIE)
     assert await authorization.given_back() == []
-    await authorization.authorization.tidy()
+    await authorization.authorization.clean_up()
 
     assert sorted(await authorization.given_back()) == [
         "access-granted-by-alice-0",
@@ -533,7 +533,7 @@ async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought
     for old in (connected, held):
         with pytest.raises(SignInRefused):
             await authorization.authorization.confirm(old, browser=COOKIE)
-    await authorization.authorization.tidy()
+    await authorization.authorization.clean_up()
     assert sorted(await authorization.given_back()) == [
         "access-granted-by-alice-0",
         "access-granted-by-alice-1",
@@ -555,7 +555,7 @@ async def test_a_client_that_is_gone_when_its_person_comes_back_gets_nothing(
             await way(auth_transaction_id, browser=COOKIE)
     with pytest.raises((ClientUnknown, SignInRefused)):
         await authorization.authorization.reject(auth_transaction_id, browser=COOKIE)
-    await authorization.authorization.tidy()
+    await authorization.authorization.clean_up()
 
     assert await authorization.grant() is None
     assert await authorization.given_back() == ["access-granted-by-alice-0"]

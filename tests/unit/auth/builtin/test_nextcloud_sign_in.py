@@ -51,7 +51,7 @@ async def came(
 ) -> CallbackResult:
     """Come back as a user, in the browser that set out."""
     params = authorization.provider.confirm(await authorization.to_nextcloud(cookie), uid)
-    return await authorization.sign_in.returned(params, browser=cookie, kind="client")
+    return await authorization.sign_in.check_callback(params, browser=cookie, kind="client")
 
 
 async def seen(completed: CompletedTransaction, _given: ExchangedTokens) -> CompletedTransaction:
@@ -63,7 +63,7 @@ async def test_an_authorization_transaction_keeps_what_it_is_for(authorization: 
     asked = await authorization.asked()
 
     url = await authorization.sign_in.begin(CLIENT, browser=COOKIE, request=asked.request, scopes=READ)
-    back = await authorization.sign_in.returned(
+    back = await authorization.sign_in.check_callback(
         authorization.provider.confirm(url, "alice"), browser=COOKIE, kind="client"
     )
 
@@ -83,7 +83,7 @@ async def test_a_sign_in_for_a_page_is_known_by_its_state(
 ) -> None:
     url = await authorization.sign_in.begin(target, browser=COOKIE)
 
-    back = await authorization.sign_in.returned(
+    back = await authorization.sign_in.check_callback(
         authorization.provider.confirm(url, "alice"), browser=COOKIE, kind="page"
     )
 
@@ -120,10 +120,12 @@ async def test_a_wrong_state_is_refused_and_the_authorization_transaction_stays(
     }[change]
 
     with pytest.raises(SignInRefused):
-        await authorization.sign_in.returned({**params, "state": changed}, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(
+            {**params, "state": changed}, browser=COOKIE, kind="client"
+        )
 
     assert (
-        await authorization.sign_in.returned(params, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(params, browser=COOKIE, kind="client")
     ).auth_transaction.target == CLIENT
 
 
@@ -134,10 +136,10 @@ async def test_another_browser_ends_a_sign_in_for_both(
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(OtherBrowser):
-        await authorization.sign_in.returned(params, browser=cookie, kind="client")
+        await authorization.sign_in.check_callback(params, browser=cookie, kind="client")
 
     with pytest.raises(SignInRefused):
-        await authorization.sign_in.returned(params, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(params, browser=COOKIE, kind="client")
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
@@ -147,13 +149,13 @@ async def test_an_authorization_transaction_is_finished_once_and_within_ten_minu
     used, old = [
         authorization.provider.confirm(await authorization.to_nextcloud(), "alice") for _ in range(2)
     ]
-    await authorization.sign_in.returned(used, browser=COOKIE, kind="client")
+    await authorization.sign_in.check_callback(used, browser=COOKIE, kind="client")
 
     with pytest.raises(SignInRefused, match="was used"):
-        await authorization.sign_in.returned(used, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(used, browser=COOKIE, kind="client")
     authorization.clock.forward(10 * MINUTE)
     with pytest.raises(SignInRefused):
-        await authorization.sign_in.returned(old, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(old, browser=COOKIE, kind="client")
 
     assert await authorization.given_back() == [f"access-{old['code'][0]}"]
 
@@ -168,7 +170,7 @@ async def test_an_authorization_transaction_of_one_kind_is_not_finished_as_the_o
     url = await authorization.sign_in.begin(target, browser=COOKIE, request=request)
 
     with pytest.raises(SignInRefused):
-        await authorization.sign_in.returned(
+        await authorization.sign_in.check_callback(
             authorization.provider.confirm(url, "alice"), browser=COOKIE, kind=kind
         )
 
@@ -194,7 +196,7 @@ async def test_a_malformed_callback_is_refused_and_ends_the_authorization_transa
 
     for _ in range(2):
         with pytest.raises(SignInRefused) as caught:
-            await authorization.sign_in.returned({**params, **change}, browser=COOKIE, kind="client")
+            await authorization.sign_in.check_callback({**params, **change}, browser=COOKIE, kind="client")
         assert not isinstance(caught.value, SignInCancelled)
 
 
@@ -206,9 +208,9 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
         authorization.provider.confirm(await authorization.to_nextcloud(), "alice") for _ in range(2)
     ]
 
-    assert await authorization.sign_in.returned(good, browser=COOKIE, kind="client")
+    assert await authorization.sign_in.check_callback(good, browser=COOKIE, kind="client")
     with pytest.raises(SignInRefused, match="another issuer"):
-        await authorization.sign_in.returned(
+        await authorization.sign_in.check_callback(
             {**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client"
         )
 
@@ -220,7 +222,7 @@ async def test_declining_at_nextcloud_names_the_authorization_transaction(
     state = query_of(await authorization.to_nextcloud())["state"]
 
     with pytest.raises(SignInCancelled) as caught:
-        await authorization.sign_in.returned(
+        await authorization.sign_in.check_callback(
             {"state": [state], "error": ["access_denied"]}, browser=COOKIE, kind="client"
         )
 
@@ -232,7 +234,7 @@ async def test_another_error_of_nextcloud_is_not_repeated(authorization: Authori
     answer = {"state": [state], "error": ["<script>"], "error_description": ["Call 0900 1234"]}
 
     with pytest.raises(SignInRefused) as caught:
-        await authorization.sign_in.returned(answer, browser=COOKIE, kind="client")
+        await authorization.sign_in.check_callback(answer, browser=COOKIE, kind="client")
 
     assert "0900" not in str(caught.value)
     assert "script" not in str(caught.value)
@@ -368,7 +370,7 @@ async def test_a_nextcloud_that_does_not_answer_is_no_wrong_code(
 
 async def wrong_code(authorization: AuthorizationFixture, cookie: str = COOKIE) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(cookie), "alice")
-    back = await authorization.sign_in.returned(
+    back = await authorization.sign_in.check_callback(
         {**params, "code": [f"made-up-{params['code'][0]}"]}, browser=cookie, kind="client"
     )
     await authorization.sign_in.exchange_code(back, browser=cookie, keep=seen)
@@ -406,7 +408,7 @@ async def test_a_code_that_was_refused_unasked_is_good_for_no_other_sign_in(
 
     params = authorization.provider.confirm(await authorization.to_nextcloud("other"), "bob")
     again = {**params, "code": [throttled.code.get_secret_value()]}
-    callback = await authorization.sign_in.returned(again, browser="other", kind="client")
+    callback = await authorization.sign_in.check_callback(again, browser="other", kind="client")
     with pytest.raises(SignInRefused, match="used already, or the sign-in was ended"):
         await authorization.sign_in.exchange_code(callback, browser="other", keep=seen)
 

@@ -310,7 +310,7 @@ async def test_what_was_brought_and_is_not_wanted_is_ended(
         await authorization.consent_service.sign_out_everywhere(alice.who)
     else:
         authorization.clock.forward(11 * MINUTE)
-        await authorization.consent_service.tidy()
+        await authorization.consent_service.clean_up()
 
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
     assert await authorization.grant() is None
@@ -327,7 +327,7 @@ async def test_a_sign_in_that_cannot_be_stored_leaves_no_access_for_long(
     with authorization.failing("INSERT ON sign_ins"), pytest.raises(StorageError, match="disk full"):
         await authorization.browser("alice", f"consent:{consent_request}")
     authorization.clock.forward(11 * MINUTE)
-    await authorization.consent_service.tidy()
+    await authorization.consent_service.clean_up()
 
     assert await authorization.given_back() == ["access-granted-by-alice-0", "access-granted-by-alice-1"]
 

@@ -35,14 +35,14 @@ async def flow_of(process: Process, consent_request: Elicitation) -> LoginFlow |
 
 async def turn_later(stage: ProcessHost, process: Process, seconds: float = 15.0) -> float:
     stage.clock.forward(seconds)
-    return await process.poller.turn()
+    return await process.poller.run_once()
 
 
 async def test_what_the_person_confirms_is_stored_and_the_flow_forgotten(
     stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)
-    await process.poller.turn()
+    await process.poller.run_once()
     pending = await found(process, consent_request)
     secret = stage.confirm()
 
@@ -84,7 +84,7 @@ async def test_the_login_name_is_kept_apart_from_the_user_id(stage: ProcessHost,
         alice, login_name=alice.email or "ALICE"
     )
 
-    await process.poller.turn()
+    await process.poller.run_once()
 
     grant = await process.grant(stage.caller)
     assert grant is not None
@@ -97,7 +97,7 @@ async def test_polls_become_rarer_while_the_person_is_away(stage: ProcessHost, p
     pauses: list[float] = []
 
     for _ in range(30):
-        pauses.append(await process.poller.turn())
+        pauses.append(await process.poller.run_once())
         stage.clock.forward(pauses[-1])
 
     assert 0.8 <= pauses[0] <= 1.2
@@ -107,9 +107,9 @@ async def test_polls_become_rarer_while_the_person_is_away(stage: ProcessHost, p
 
 async def test_a_turn_before_its_time_asks_nothing(stage: ProcessHost, process: Process) -> None:
     await confirm_at_nextcloud(stage, process)
-    await process.poller.turn()
+    await process.poller.run_once()
 
-    await process.poller.turn()
+    await process.poller.run_once()
 
     assert len(stage.network.to(POLL)) == 1
 
@@ -118,7 +118,9 @@ async def test_of_two_processes_one_polls(stage: ProcessHost, process: Process) 
     other = await stage.process()
     await confirm_at_nextcloud(stage, process)
 
-    await together(process.poller.turn, other.poller.turn, process.poller.turn, other.poller.turn)
+    await together(
+        process.poller.run_once, other.poller.run_once, process.poller.run_once, other.poller.run_once
+    )
 
     assert len(stage.network.to(POLL)) == 1
 
@@ -135,7 +137,7 @@ async def test_the_result_is_stored_before_nextcloud_is_asked_whose_it_is(
             seen.append(await flow_of(process, consent_request))
 
     stage.network.before = look
-    await process.poller.turn()
+    await process.poller.run_once()
 
     assert [flow is not None and flow.result is not None for flow in seen] == [True]
 
@@ -153,13 +155,13 @@ async def test_a_result_that_a_dead_process_left_is_taken_up_by_another(
 
     stage.network.before = die
     async with anyio.create_task_group() as group:
-        group.start_soon(process.poller.turn)
+        group.start_soon(process.poller.run_once)
     stage.network.before = None
     other = await stage.process()
-    await other.poller.turn()
+    await other.poller.run_once()
     leased = await found(other, consent_request)
     stage.clock.forward(module.LEASE.total_seconds())
-    await other.poller.turn()
+    await other.poller.run_once()
 
     assert leased.state is ElicitationState.OPENED
     assert (await found(other, consent_request)).state is ElicitationState.COMPLETE
@@ -177,7 +179,7 @@ async def test_a_stop_in_the_middle_of_an_answer_loses_nothing(stage: ProcessHos
 
     stage.network.after = stop
     async with anyio.create_task_group() as group:
-        group.start_soon(process.poller.turn)
+        group.start_soon(process.poller.run_once)
 
     flow = await flow_of(process, consent_request)
     assert flow is not None
@@ -206,7 +208,7 @@ async def test_one_broken_flow_does_not_cut_off_the_answer_to_another(
 
     stage.network.before = order
     with anyio.fail_after(60):
-        await process.poller.turn()
+        await process.poller.run_once()
 
     assert (await found(process, consent_request)).state is ElicitationState.COMPLETE
     assert (await found(process, broken)).state is ElicitationState.PENDING
@@ -220,7 +222,7 @@ async def test_what_cannot_be_stored_is_deleted_at_nextcloud_at_once(
     stage.confirm()
 
     with stage.failing("UPDATE OF result ON login_flows"):
-        await process.poller.turn()
+        await process.poller.run_once()
 
     assert stage.app_passwords == set()
     assert (await found(process, consent_request)).state is ElicitationState.OPENED
@@ -238,8 +240,8 @@ async def test_declining_while_nextcloud_answers_deletes_what_it_gave(
             await process.decline(consent_request.id)
 
     stage.network.before = decline
-    await process.poller.turn()
-    await process.outbox.turn()
+    await process.poller.run_once()
+    await process.outbox.run_once()
 
     assert (await found(process, consent_request)).state is ElicitationState.DECLINED
     assert await process.grant(stage.caller) is None
@@ -254,8 +256,8 @@ async def test_granting_after_declining_is_deleted_without_asking_whose_it_was(
     await process.decline(consent_request.id)
     stage.confirm()
 
-    await process.poller.turn()
-    await process.outbox.turn()
+    await process.poller.run_once()
+    await process.outbox.run_once()
 
     assert stage.app_passwords == set()
     assert stage.network.to("/cloud/user") == []
@@ -272,9 +274,9 @@ async def test_expiry_between_the_answer_and_its_use_deletes_the_callback_result
             stage.clock.forward(policy.LIFETIME.total_seconds())
 
     stage.network.before = too_late
-    await process.poller.turn()
+    await process.poller.run_once()
     stage.network.before = None
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert (await found(process, consent_request)).state is ElicitationState.EXPIRED
     assert await process.grant(stage.caller) is None
@@ -288,7 +290,7 @@ async def test_a_late_answer_is_polled_for_and_deleted(stage: ProcessHost, proce
     stage.confirm()
 
     await turn_later(stage, process)
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert expired.state is ElicitationState.EXPIRED
     assert stage.app_passwords == set()
@@ -344,8 +346,8 @@ async def test_another_account_than_the_first_is_refused_and_its_access_deleted(
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.confirm("bob")
 
-    await process.poller.turn()
-    await process.outbox.turn()
+    await process.poller.run_once()
+    await process.outbox.run_once()
 
     failed = await found(process, consent_request)
     assert failed.state is ElicitationState.FAILED
@@ -361,8 +363,8 @@ async def test_access_that_is_refused_right_after_it_was_given_fails_the_consent
     consent_request = await confirm_at_nextcloud(stage, process)
     stage.sandbox.state.app_passwords.pop(stage.confirm())
 
-    await process.poller.turn()
-    await process.outbox.turn()
+    await process.poller.run_once()
+    await process.outbox.run_once()
 
     failed = await found(process, consent_request)
     assert failed.state is ElicitationState.FAILED
@@ -371,7 +373,7 @@ async def test_access_that_is_refused_right_after_it_was_given_fails_the_consent
     assert await process.outbox.waiting(stage.caller.principal)
     assert stage.refusals() == 2
     stage.clock.forward(3601)
-    await process.outbox.turn()
+    await process.outbox.run_once()
     assert not await process.outbox.waiting(stage.caller.principal)
 
 
@@ -382,7 +384,7 @@ async def test_a_nextcloud_that_cannot_say_whose_access_it_is_is_asked_again(
     secret = stage.confirm()
     stage.sandbox.faults.status(503, area="ocs")
 
-    await process.poller.turn()
+    await process.poller.run_once()
     waiting = await found(process, consent_request)
     stage.sandbox.faults.clear()
     await turn_later(stage, process)
@@ -406,7 +408,7 @@ async def test_a_nextcloud_that_asks_for_a_pause_gets_one(
         return httpx2.Response(429, headers=header, request=request)
 
     stage.network.before = throttle
-    seconds = await process.poller.turn()
+    seconds = await process.poller.run_once()
     polls = len(stage.network.to(POLL))
     await turn_later(stage, process, max(module.THROTTLED_SECONDS, float(header.get("Retry-After", 0))) - 1)
 
@@ -424,7 +426,7 @@ async def test_a_pause_of_thousands_of_years_ends_after_a_day(stage: ProcessHost
         return httpx2.Response(429, headers=header, request=request)
 
     stage.network.before = throttle
-    await process.poller.turn()
+    await process.poller.run_once()
 
     assert await process.database.login_flows.next_due_at() == stage.clock() + timedelta(days=1)
     assert await flow_of(process, consent_request) is not None
@@ -441,11 +443,11 @@ async def test_a_slow_process_that_comes_second_does_not_delete_what_the_first_s
         if request.url.path.endswith("/cloud/user"):
             stage.network.before = None
             stage.clock.forward(module.LEASE.total_seconds())
-            await other.poller.turn()
+            await other.poller.run_once()
 
     stage.network.before = overtaken
-    await process.poller.turn()
-    await together(process.outbox.turn, other.outbox.turn)
+    await process.poller.run_once()
+    await together(process.outbox.run_once, other.outbox.run_once)
 
     assert (await found(process, consent_request)).state is ElicitationState.COMPLETE
     assert stage.app_passwords == {secret}
@@ -459,9 +461,9 @@ async def test_access_given_anew_replaces_the_old_one_at_nextcloud_too(
     await stage.connect(process)
     await direct.ask(stage.caller, frozenset({"files:read"}))
     secret = stage.confirm()
-    await process.poller.turn()
+    await process.poller.run_once()
 
-    await process.outbox.turn()
+    await process.outbox.run_once()
 
     assert stage.app_passwords == {secret}
 
@@ -472,7 +474,7 @@ async def test_flows_of_another_nextcloud_are_left_to_its_own_server(
     elsewhere = await stage.process(url="http://elsewhere.test")
     await confirm_at_nextcloud(stage, process)
 
-    seconds = await elsewhere.poller.turn()
+    seconds = await elsewhere.poller.run_once()
 
     assert seconds == module.IDLE_SECONDS
     assert stage.network.to(POLL) == []
@@ -486,7 +488,7 @@ async def test_a_flow_whose_key_is_lost_is_left_alone_without_a_busy_loop(
     turns, end = 0, stage.clock() + timedelta(minutes=5)
 
     while stage.clock() < end:
-        stage.clock.forward(await other.poller.turn())
+        stage.clock.forward(await other.poller.run_once())
         turns += 1
 
     # It is looked at once for each lease, and the idle poller looks around in between.
@@ -530,7 +532,7 @@ async def test_the_result_for_a_consent_request_that_is_gone_is_deleted(
     stage.sql("DELETE FROM elicitations")
     assert flow is not None
 
-    await process.poller.turn()
+    await process.poller.run_once()
     await process.provisioning.failed(flow, "It is gone.")
 
     assert process.finished == []
@@ -606,7 +608,7 @@ async def test_a_poll_that_nextcloud_does_not_answer_is_given_up(
         answer_seconds=0.05,
     )
     with anyio.fail_after(60):
-        await poller.turn()
+        await poller.run_once()
 
     flow = await flow_of(process, consent_request)
     assert flow is not None

@@ -58,7 +58,7 @@ async def test_junk_brought_to_other_browsers_at_once_does_not_pass_the_budget(
     async def bring(number: int, url: str) -> None:
         junk = {**authorization.provider.confirm(url, "alice"), "code": [f"made-up-by-mallory-{number}"]}
         with pytest.raises(OtherBrowser):
-            await authorization.authorization.returned(junk, browser=VICTIM)
+            await authorization.authorization.check_callback(junk, browser=VICTIM)
 
     await together(*[partial(bring, number, url) for number, url in enumerate(urls)])
 
@@ -75,7 +75,7 @@ async def test_of_a_callback_with_several_codes_none_is_sent_and_all_are_spent(
     forged = {**authorization.provider.confirm(url, "alice"), "code": [CODE, ANOTHER]}
 
     with pytest.raises(OtherBrowser):
-        await authorization.authorization.returned(forged, browser=VICTIM)
+        await authorization.authorization.check_callback(forged, browser=VICTIM)
 
     assert authorization.provider.exchanged == []
     assert all([await authorization.database.spent_codes.is_spent(code) for code in (CODE, ANOTHER)])

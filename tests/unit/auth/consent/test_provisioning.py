@@ -217,7 +217,7 @@ async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage
     await process.approve(consent_request.id, READ | WRITE)
     stage.confirm()
 
-    await process.poller.turn()
+    await process.poller.run_once()
 
     grant = await process.grant(stage.caller)
     assert grant is not None
@@ -255,7 +255,7 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
     for index, started in enumerate(stage.sandbox.state.login_flows):
         if started.login_token in flow.login_url.get_secret_value():
             stage.confirm(flow=index)
-    await together(process.poller.turn, other.poller.turn)
+    await together(process.poller.run_once, other.poller.run_once)
 
     assert await state(process, consent_request.id) is ElicitationState.COMPLETE
     assert await results(process, stage) == ["granted"]
@@ -268,7 +268,7 @@ async def test_a_user_that_goes_back_and_ticks_less_gives_less(stage: ProcessHos
     await process.approve(consent_request.id, READ)
     stage.confirm()
 
-    await process.poller.turn()
+    await process.poller.run_once()
 
     grant = await process.grant(stage.caller)
     assert grant is not None

@@ -177,7 +177,7 @@ async def test_a_user_that_goes_to_nextcloud_twice_confirms_the_last_answer(peop
     grant = await people.grant()
     assert grant is not None
     assert grant.account.uid == "alice"
-    await people.consent_service.tidy()
+    await people.consent_service.clean_up()
     assert await people.given_back() == ["access-granted-by-bob-0"]
 
 
@@ -343,8 +343,8 @@ async def test_what_ran_out_is_ended_and_forgotten(people: ConsentSetup) -> None
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
     people.clock.forward(900)
 
-    await people.consent_service.tidy()
-    await people.consent_service.tidy()
+    await people.consent_service.clean_up()
+    await people.consent_service.clean_up()
 
     assert await people.state(consent_request) is ElicitationState.EXPIRED
     assert people.finished == [consent_request]
