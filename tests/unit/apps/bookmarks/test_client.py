@@ -121,8 +121,8 @@ async def test_a_change_that_deleted_the_bookmark_says_so() -> None:
 
 async def test_folders_below_folders_are_known() -> None:
     row = {"title": "x", "userId": "alice", "userDisplayName": "alice", "parent_folder": -1}
-    tree = [{**row, "id": 3, "children": [{**row, "id": 12, "children": []}]}]
-    answer = {"data": tree, "status": "success"}
+    tree: list[Any] = [{**row, "id": 3, "children": [{**row, "id": 12, "children": []}]}]
+    answer: dict[str, Any] = {"data": tree, "status": "success"}
     net = network(httpx2.Response(200, json=answer), httpx2.Response(200, json=answer))
 
     await BookmarksClient(http_over(net)).check(None, [-1, 3, 12])
