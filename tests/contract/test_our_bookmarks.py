@@ -1,4 +1,4 @@
-"""Bookmarks, which is not recorded: its answers and our tools, on the sandbox and on a real Nextcloud."""
+"""Bookmarks: what it refuses, and our tools, on the sandbox and on a real Nextcloud."""
 
 import json
 from typing import Any
@@ -8,10 +8,9 @@ import pytest
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from tests.contract.server import Server
-from tests.contract.steps import JSON
+from tests.contract.steps import BOOKMARKS, JSON, clean_bookmarks
 from tests.dav_fakes import call
 
-_BASE = "/index.php/apps/bookmarks/public/rest/v2"
 _HEADERS = {**JSON, "OCS-APIRequest": "true"}
 _A, _B = "https://a.example.invalid/", "https://b.example.invalid/p?q=1&r=ä#frag"
 #: Nothing answers there, and with a title and a description Nextcloud does not look.
@@ -23,7 +22,7 @@ async def send(
 ) -> tuple[int, Any]:
     """Send a request and return the status and the JSON."""
     body = json.dumps(fields).encode() if method in ("POST", "PUT") else b""
-    answer = await server.send(method, f"{_BASE}/{path}", person=person, headers=_HEADERS, body=body)
+    answer = await server.send(method, f"{BOOKMARKS}/{path}", person=person, headers=_HEADERS, body=body)
     return answer.status_code, answer.json() if "json" in answer.headers["content-type"] else None
 
 
@@ -47,13 +46,7 @@ async def without_bookmarks(server: Server) -> None:
     if status == 404:
         pytest.skip("Bookmarks is not on this Nextcloud")
     for person in ("alice", "bob"):
-        for deleted in ("false", "true"):
-            _, found = await send(server, "GET", f"bookmark?page=-1&deleted={deleted}", person)
-            for one in found["data"]:
-                await send(server, "DELETE", f"bookmark/{one['id']}", person)
-        _, found = await send(server, "GET", "folder", person)
-        for one in found["data"]:
-            await send(server, "DELETE", f"folder/{one['id']}", person)
+        await clean_bookmarks(server, person)
 
 
 async def test_a_bookmark_is_saved_found_changed_deleted_and_brought_back(

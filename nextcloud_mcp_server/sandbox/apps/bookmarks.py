@@ -126,7 +126,9 @@ class BookmarksApi:
         mine = self._store.folders.setdefault(user.uid, {})
         if method == "GET" and branch is None:
             rows = [_folder_json(user, number, title, children=[]) for number, title in mine.items()]
-            return json_reply({"status": "success", "data": rows})
+            reply = json_reply({"status": "success", "data": rows})
+            reply.headers["Cache-Control"] = "no-cache, must-revalidate"
+            return reply
         if method == "POST" and branch is None:
             number = next(self._store.ids)
             mine[number] = sent.get("title") or ""
@@ -171,7 +173,7 @@ class BookmarksApi:
         ]
         page, limit = int(query.get("page", 0)), int(query.get("limit", 10))
         shown = rows if page == -1 else rows[page * limit : (page + 1) * limit]
-        listed = [bookmark_json(one, one.trashed if is_deleted else one.folders) for one in shown]
+        listed = [_row(one, one.trashed if is_deleted else one.folders) for one in shown]
         return json_reply({"data": listed, "status": "success"})
 
     def _create(self, user: User, sent: Fields) -> Response:
@@ -304,8 +306,13 @@ def _folder_json(user: User, number: int, title: str, **more: list[Fields]) -> F
     }
 
 
-def bookmark_json(one: StoredBookmark, folders: set[int] | None = None) -> Fields:
-    """Describe a bookmark, in other folders than those where it is seen."""
+def _row(one: StoredBookmark, folders: set[int]) -> Fields:
+    """Describe a bookmark in a list, with the folders that count there."""
+    return {**bookmark_json(one), "folders": sorted(folders), "textContent": None, "htmlContent": None}
+
+
+def bookmark_json(one: StoredBookmark) -> Fields:
+    """Describe a bookmark."""
     return {
         "id": one.id,
         "url": "" if one.url.lower().startswith("javascript:") else one.url,
@@ -316,12 +323,12 @@ def bookmark_json(one: StoredBookmark, folders: set[int] | None = None) -> Field
         "added": one.added_at,
         "clickcount": 0,
         "lastPreview": 0,
-        "available": None,
+        "available": True,
         "archivedFile": None,
         "userId": one.owner,
         "textContent": "",
         "htmlContent": "",
-        "folders": sorted(one.folders if folders is None else folders),
+        "folders": sorted(one.folders),
         "tags": one.tags,
     }
 
