@@ -24,6 +24,8 @@ _FOLDER: Final = re.compile(r"-1|[0-9]{1,18}")
 #: Bookmarks takes any other text for a host and puts http:// before it, after the address was looked up.
 _ADDRESS: Final = re.compile(r"(?:https?|s?ftp|file)://\S+", re.IGNORECASE)
 _LONGEST_TAG: Final = 255
+#: In bytes. Bookmarks cuts longer ones without a word.
+_LONGEST_TEXT: Final = 1024
 
 Folders = Annotated[list[TextId] | None, Field(description="The whole list.")]
 
@@ -99,6 +101,11 @@ async def nc_bookmarks_save_bookmark(
         raise InvalidInput("'folders' is empty, which would delete the bookmark; -1 is the top folder.")
     into = None if folders is None else list(dict.fromkeys(map(_folder, folders)))
     kept = None if tags is None else _tags(tags)
+    for name, text in (("title", title), ("description", description)):
+        if len((text or "").encode()) > _LONGEST_TEXT:
+            raise InvalidInput(
+                f"'{name}' is longer than the {_LONGEST_TEXT} bytes that Bookmarks keeps. Shorten it."
+            )
     given = {"url": url, "title": title, "description": description, "tags": kept, "folders": into}
     fields: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     client = nc.client(BookmarksClient)

@@ -134,6 +134,8 @@ async def test_only_the_given_parts_change_and_only_of_what_was_read(alice: Acco
         ({"url": "javascript:alert(1)"}, "a whole address"),
         ({"url": "gopher://x.test/"}, "takes http, https, ftp, sftp and file"),
         ({"url": "https://x.test", "tags": ["t" * 256]}, "at most 255"),
+        ({"url": "https://x.test", "title": "ä" * 513}, "'title' is longer than the 1024 bytes"),
+        ({"bookmark_id": 1, "etag": "e", "description": "d" * 1025}, "'description' is longer"),
         ({"bookmark_id": 1, "etag": "e", "url": "x.test"}, "a whole address"),
         ({"url": "https://x.test", "etag": "e"}, "Send a 'url'"),
         ({"bookmark_id": 1}, "Send the 'etag'"),
