@@ -190,7 +190,7 @@ async def serving(
         services=open_services,
         caller=caller_of,
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=Availability(
             mcp_server.facts(specs), Audience(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
         ),

@@ -124,7 +124,7 @@ class CalDav:
         body = _query(kind, low, high, uid)
         found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1", wide=wide)
         return [
-            Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
+            Stored("/".join(segments), etags.parse(response.text("d:getetag")), text)
             async for segments, response in found
             if len(segments) == len(("calendar", "object")) and (text := response.text("cal:calendar-data"))
         ]

@@ -99,7 +99,7 @@ def _trashed(name: str, response: DavResponse) -> Trashed:
     return Trashed(
         name=name,
         calendar=response.text("trash:calendar-uri"),
-        etag=etags.told(response.text("d:getetag")),
+        etag=etags.parse(response.text("d:getetag")),
         text=response.text("cal:calendar-data"),
         deleted_at=_moment(response.text("trash:deleted-at")),
     )

@@ -109,7 +109,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
-        etags.told(texts.get(_ETAG, "")),
+        etags.parse(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
         texts.get(_ENCRYPTED) == "1",
     )

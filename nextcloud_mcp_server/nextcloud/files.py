@@ -169,7 +169,7 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise file_errors.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
-            if error.told:
+            if error.has_numbers:
                 raise
             # Nextcloud answers 507 for forbidden kinds of files as well, so the quota is fetched.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error

@@ -145,9 +145,9 @@ class Availability:
         self._monotonic = monotonic
         self._max_people = max_people
         needed = {each.app: each.menu for each in tools.values() if each.app is not None}
-        self._told = frozenset(app for app, menu in needed.items() if not menu)
+        self._by_capabilities = frozenset(app for app, menu in needed.items() if not menu)
         #: The apps that are only visible in a user's menu; without any, the menu is not requested.
-        self.in_menu = frozenset(needed) - self._told
+        self.in_menu = frozenset(needed) - self._by_capabilities
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
@@ -253,12 +253,12 @@ class Availability:
 
     def _sorted_out(self, apps: Apps) -> _Known:
         """Compute the missing apps; of each user only the apps that tools need are stored."""
-        told = replace(apps.capabilities, names=self._told & apps.capabilities.names)
+        capabilities = replace(apps.capabilities, names=self._by_capabilities & apps.capabilities.names)
         menu = apps.menu and replace(apps.menu, names=self.in_menu & apps.menu.names)
-        missing = self._told - told.names
+        missing = self._by_capabilities - capabilities.names
         if menu is not None:
             missing |= self.in_menu - menu.names
-        return _Known(self._monotonic(), missing, Apps(told, menu, apps.account))
+        return _Known(self._monotonic(), missing, Apps(capabilities, menu, apps.account))
 
     def app_of(self, tool: str) -> str | None:
         """Return the app that must be installed for a tool."""

@@ -207,7 +207,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         services=lazy.get,
         caller=caller,
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=availability,
         dialect=settings.elicitation_dialect,
         hold_seconds=settings.hold_seconds,

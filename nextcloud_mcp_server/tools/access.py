@@ -112,8 +112,10 @@ class Access:
             return await self.open(scopes)
         except ElicitationRequired as need:
             provisioning, ctx = self.services.provisioning, self.context.request_context
-            noted = self.state.notices.told(ctx)
-            in_text = noted is not None and noted.in_text and noted.elicitation_id == need.elicitation_id
+            notified = self.state.notifier.last_link(ctx)
+            in_text = (
+                notified is not None and notified.in_text and notified.elicitation_id == need.elicitation_id
+            )
             if self.form is not wire.Form.URL_ERROR or in_text or provisioning is None:
                 raise
             asked_at = provisioning.now()
@@ -132,7 +134,7 @@ class Access:
         """Wait until the user has finished in the browser, and open the account."""
         ctx, elicitation_id = self.context.request_context, need.elicitation_id
         # A client that shows "waiting for the browser" closes that when the notification arrives.
-        self.state.notices.tell(ctx, elicitation_id, seconds=wire.TOLD_SECONDS)
+        self.state.notifier.record_link(ctx, elicitation_id, seconds=wire.LINK_SECONDS)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
             refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))
             return await self.open(scopes)

@@ -74,8 +74,10 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
     ended = await access.disconnect()
     if ended.account_url:
         did = "This app's access has ended." if ended.was_connected else "This app had no access."
-        told = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
-        return Revoked(message=with_link(told, Link(ended.account_url, "Nothing else is to be done here.")))
+        message = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
+        return Revoked(
+            message=with_link(message, Link(ended.account_url, "Nothing else is to be done here."))
+        )
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")
     if ended.at_nextcloud:

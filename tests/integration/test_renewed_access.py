@@ -75,7 +75,7 @@ def state_of(office: Office, replica: Replica) -> State:
         services=services,
         caller=lambda _: caller(),
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=availability,
         dialect="text",
         hold_seconds=0.01,

@@ -224,7 +224,7 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
 )
 @pytest.mark.parametrize("uri", [HOSTED, CURSOR, f"{HOSTED}?tenant=1"])
 @pytest.mark.parametrize("way", ["denied", "sent", "not me"])
-async def test_a_state_goes_back_as_it_came_and_does_nothing_on_the_way(
+async def test_a_state_is_returned_unchanged_and_has_no_effect(
     browser: httpx2.AsyncClient, known: AuthorizationPages, state: str, uri: str, way: str
 ) -> None:
     await known.client(redirect_uris=(uri,))

@@ -161,7 +161,7 @@ async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_th
     assert authorization.provider.exchanged == []
 
 
-async def test_builtin_spends_the_code_of_a_client_that_is_ended_while_its_user_comes_back(
+async def test_builtin_spends_the_code_of_a_client_that_is_ended_during_the_callback(
     authorization: AuthorizationFixture,
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(VICTIM), "victim")

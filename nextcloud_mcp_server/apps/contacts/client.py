@@ -15,7 +15,7 @@ from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, told
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, parse, quote, required
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
@@ -304,7 +304,7 @@ def _book(name: str, response: DavResponse) -> AddressBook:
 
 def _card(segments: dav.Segments, response: DavResponse) -> Card:
     book, name = segments
-    etag = told(response.text("d:getetag"))
+    etag = parse(response.text("d:getetag"))
     return Card(book, name, etag, VCard.read(response.text("card:address-data")))
 
 

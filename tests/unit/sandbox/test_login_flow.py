@@ -224,7 +224,7 @@ async def test_the_grant_page_asks_to_log_in_first(
     )
 
 
-async def test_a_visit_without_a_flow_is_forbidden(browser: httpx2.AsyncClient) -> None:
+async def test_a_sign_in_page_without_a_flow_is_forbidden(browser: httpx2.AsyncClient) -> None:
     picker = await browser.get("/login/v2/flow")
     grant_page = await browser.get("/login/v2/grant?stateToken=made-up")
     grant = await browser.post("/login/v2/grant", data={"stateToken": "made-up"})

@@ -141,7 +141,7 @@ async def test_a_grant_of_a_consent_request_that_expires_is_ended_at_nextcloud(
     assert await released(database) == ["access-1"]
 
 
-async def test_disconnecting_ends_what_waits_for_a_word(
+async def test_disconnecting_ends_pending_grants(
     database: Database, ask: Ask, hold: Hold, alice: Principal, entry: Callable[..., AuditEntry]
 ) -> None:
     asked = await ask()

@@ -379,7 +379,7 @@ async def test_a_user_that_declined_at_nextcloud_may_try_again_or_go_back(
     assert (await browser.get(again)).status_code == 200
 
 
-async def test_a_way_back_is_walked_once_and_in_one_browser(
+async def test_a_callback_is_accepted_once_and_in_one_browser(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read")
@@ -547,7 +547,7 @@ async def test_a_callback_goes_to_whom_its_state_names(
     assert [each for each in tables if known.pages.statements.touch(each)] == [table]
 
 
-async def test_there_is_no_other_way_back_where_nextcloud_alone_knows_people(
+async def test_there_is_no_second_callback_where_nextcloud_alone_identifies_users(
     browser: httpx2.AsyncClient,
 ) -> None:
     assert (await browser.get("/oauth/callback/sign-in")).status_code == 404

@@ -571,14 +571,14 @@ async def test_a_no_at_nextcloud_can_be_told_to_the_client(authorization: Author
     assert authorization.provider.exchanged == []
 
 
-async def test_a_trip_for_a_page_is_for_no_client(authorization: AuthorizationFixture) -> None:
+async def test_a_sign_in_for_a_page_belongs_to_no_client(authorization: AuthorizationFixture) -> None:
     auth_transaction = AuthorizationTransaction("id", "account", None, frozenset(), authorization.clock())
 
     with pytest.raises(AuthorizeRefused):
         await authorization.authorization.asked(auth_transaction)
 
 
-async def test_a_state_of_a_page_comes_back_to_no_client(authorization: AuthorizationFixture) -> None:
+async def test_a_state_of_a_page_is_returned_to_no_client(authorization: AuthorizationFixture) -> None:
     start = await authorization.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
 

@@ -215,7 +215,7 @@ async def test_a_user_with_working_access_needs_no_other(authorization: Authoriz
     assert grant.permission.scopes == READ | WRITE
 
 
-async def test_the_link_of_another_user_gives_no_access_and_signs_in_who_came(
+async def test_the_link_of_another_user_gives_no_access_and_signs_in_the_browsers_own_user(
     authorization: AuthorizationFixture,
 ) -> None:
     consent_request = await authorization.ask("alice")
