@@ -108,6 +108,15 @@ class DavResponse(NamedTuple):
         wanted = dav.name(inner)
         return any(tag == wanted for tag, _ in self.inner.get(dav.name(qualified), ()))
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the user may write to what is in this calendar or address book."""
+        writing = any(
+            self.has_inner("d:current-user-privilege-set", right)
+            for right in ("d:write", "d:write-content", "d:all")
+        )
+        return writing and self.text("oc:read-only") != "1"
+
     def inner_texts(self, qualified: str, inner: str) -> list[str]:
         """Return the texts of all elements of one kind inside a property."""
         wanted = dav.name(inner)

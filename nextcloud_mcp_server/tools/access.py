@@ -20,6 +20,7 @@ from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.protocol.client_request import Reply, show_page
 from nextcloud_mcp_server.protocol.hold import hold
+from nextcloud_mcp_server.storage.records import Elicitation
 from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
 from nextcloud_mcp_server.tools.state import State, ToolServices
@@ -89,6 +90,13 @@ class Access:
     async def connection(self) -> Connection:
         """Return the state of the caller's connection."""
         return await self.services.accounts.connection(self.caller)
+
+    async def open_request(self) -> Elicitation | None:
+        """Return the consent request that waits for the user; None if there is none that they can open."""
+        provisioning = self.services.provisioning
+        found = await provisioning.find_active(self.caller) if provisioning else None
+        # A request that leads straight to Nextcloud has no link while Nextcloud could not be reached.
+        return found if found and found.url else None
 
     async def disconnect(self) -> Disconnected:
         """End the connection."""

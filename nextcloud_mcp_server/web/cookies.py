@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.web.browser_session import cookie_name
 
 SESSION_SECONDS = 900
 #: How long a user may take to sign in, or to confirm in Nextcloud.
@@ -179,3 +178,9 @@ class Cookies:
 
 def _mac(key: bytes, *parts: str) -> str:
     return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def cookie_name(name: str, *, secure: bool) -> str:
+    """Return the name of a cookie that no other host, and nothing without TLS, can set."""
+    # Browsers refuse the prefix on loopback http, which has no TLS (RFC 6265bis §4.1.3.2).
+    return f"__Host-{name}" if secure else name

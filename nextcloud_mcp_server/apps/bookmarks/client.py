@@ -6,17 +6,15 @@ A change is not done in one: what it cannot store, such as the same tag twice, e
 A change to folders of which none exists deletes the bookmark, and not into the trash.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId, number
 from nextcloud_mcp_server.tools.result import Result
 
@@ -76,7 +74,7 @@ class Bookmark(Result):
             else kept
             for name in ("url", "title", "description", "tags", "folders")
         ]
-        return {**fields, "etag": hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]}
+        return {**fields, "etag": state_etag.of(state)}
 
 
 class _One(Answer):
@@ -99,12 +97,6 @@ class _Folders(Answer):
 
 class _Many(Answer):
     data: list[Bookmark]
-
-
-_ONE = TypeAdapter(_One)
-_SAVED = TypeAdapter(_Saved)
-_MANY = TypeAdapter(_Many)
-_FOLDERS = TypeAdapter(_Folders)
 
 
 class BookmarksClient(AppClient):
@@ -154,13 +146,14 @@ class BookmarksClient(AppClient):
           NotFound: It is not there, or was moved to the trash since it was read.
         """
         path = f"{_BASE}/bookmark/{bookmark_id}"
-        response = await self._http.request("GET", path, sentences={404: _NO_BOOKMARK})
-        bookmark = decoded(response, _ONE).item
-        if if_match.strip().strip('"') != bookmark.etag:
-            if not bookmark.folders:
-                # Its etag changed with its deletion, and no query finds it to be read again.
-                raise errors.NotFound(_IN_TRASH)
-            raise errors.EtagMismatch(CHANGED, current_etag=bookmark.etag)
+        bookmark = (await self._request("GET", path, _One, sentences={404: _NO_BOOKMARK})).item
+        try:
+            state_etag.require(if_match, bookmark.etag)
+        except errors.EtagMismatch:
+            if bookmark.folders:
+                raise
+            # Its etag changed with its deletion, and no query finds it to be read again.
+            raise errors.NotFound(_IN_TRASH) from None
         return bookmark
 
     async def create(self, fields: Mapping[str, object]) -> Bookmark:
@@ -179,8 +172,7 @@ class BookmarksClient(AppClient):
 
     async def _folders(self) -> set[int]:
         """Fetch the ids of the folders below the top one; those in the trash do not count."""
-        response = await self._http.request("GET", f"{_BASE}/folder")
-        found, left = set[int](), decoded(response, _FOLDERS).data
+        found, left = set[int](), (await self._request("GET", f"{_BASE}/folder", _Folders)).data
         while left:
             one = left.pop()
             found.add(number(one.id))
@@ -188,19 +180,15 @@ class BookmarksClient(AppClient):
         return found
 
     async def _save(self, method: str, path: str, fields: Mapping[str, object]) -> Bookmark:
-        response = await self._http.request(
-            method,
-            f"{_BASE}/bookmark{path}",
-            json=dict(fields),
-            sentences={400: _REFUSED, 403: _REFUSED, 404: _NO_BOOKMARK},
-        )
-        bookmark = decoded(response, _SAVED).item
+        sentences = {400: _REFUSED, 403: _REFUSED, 404: _NO_BOOKMARK}
+        path = f"{_BASE}/bookmark{path}"
+        bookmark = (await self._request(method, path, _Saved, json=dict(fields), sentences=sentences)).item
         if bookmark is None:
             raise errors.NotFound(_GONE)
         return bookmark
 
     async def _query(self, params: Mapping[str, str | int], refused: str = _NO_FOLDER) -> list[Bookmark]:
-        response = await self._http.request(
-            "GET", f"{_BASE}/bookmark", params=params, sentences={400: refused}
-        )
-        return decoded(response, _MANY).data
+        sentences = {400: refused}
+        return (
+            await self._request("GET", f"{_BASE}/bookmark", _Many, params=params, sentences=sentences)
+        ).data

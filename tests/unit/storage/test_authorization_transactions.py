@@ -410,10 +410,10 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     await database.oauth_tokens.add_code("code", code, expires_at=now() + timedelta(minutes=1))
     ended = AuditEntry(now(), alice, "", "account", "ended")
 
-    assert not await database.grants.meet(alice, None, ended)
-    assert not await database.grants.meet(alice, "00000007oc", ended)
+    assert not await database.grants.end_former_user(alice, None, ended)
+    assert not await database.grants.end_former_user(alice, "00000007oc", ended)
     assert await database.grants.find(alice, CLIENT) is not None
-    assert await database.grants.meet(alice, "00000099oc", ended)
+    assert await database.grants.end_former_user(alice, "00000099oc", ended)
 
     assert await database.grants.find(alice, CLIENT) is None
     assert await database.grants.permissions(alice) == []
@@ -429,7 +429,7 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     assert still is not None
     assert still.state.final
     assert [entry.action for entry in await database.audit.recent(alice, 1)] == ["account"]
-    assert not await database.grants.meet(alice, "00000099oc", ended)
+    assert not await database.grants.end_former_user(alice, "00000099oc", ended)
 
 
 async def test_a_former_one_whose_key_is_lost_or_who_had_disconnected_is_ended_too(
@@ -445,8 +445,8 @@ async def test_a_former_one_whose_key_is_lost_or_who_had_disconnected_is_ended_t
     await sign_in_fixtures.connect(database, completed, now)
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
-    assert await other.grants.meet(alice, "00000099oc", ended)
-    assert not await other.grants.meet(bob, "00000099oc", ended)
+    assert await other.grants.end_former_user(alice, "00000099oc", ended)
+    assert not await other.grants.end_former_user(bob, "00000099oc", ended)
 
     assert await database.grants.find(alice, CLIENT) is None
-    assert await database.grants.meet(alice, "00000100oc", ended)
+    assert await database.grants.end_former_user(alice, "00000100oc", ended)

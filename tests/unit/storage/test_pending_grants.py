@@ -12,8 +12,8 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
     ElicitationState,
-    Held,
     PendingGrant,
+    PendingGrantState,
     Principal,
 )
 from nextcloud_mcp_server.storage.tokens import load_tokens
@@ -62,7 +62,7 @@ async def test_a_grant_whose_note_is_being_worked_off_is_not_held(
 
     held_now = await database.pending_grants.hold(held, sign_in="browser-2", note=note)
 
-    assert held_now is Held.NOT_STORED
+    assert held_now is PendingGrantState.NOT_STORED
     assert await database.pending_grants.find(asked.id, sign_in="browser-2") is None
 
 

@@ -27,7 +27,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_fixtures import NEXTCLOUD, READ
 from tests.authorization_fixtures import ALICE, COOKIE, AuthorizationFixture, open_authorization, query_of
 
-VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
+CONSENT_TARGET = "consent:550e8400-e29b-41d4-a716-446655440000"
 MINUTE = 60
 
 
@@ -77,7 +77,7 @@ async def test_an_authorization_transaction_keeps_what_it_is_for(authorization: 
     assert back.code.get_secret_value() == "granted-by-alice-0"
 
 
-@pytest.mark.parametrize("target", ["account", VISIT])
+@pytest.mark.parametrize("target", ["account", CONSENT_TARGET])
 async def test_a_sign_in_for_a_page_is_known_by_its_state(
     authorization: AuthorizationFixture, target: str
 ) -> None:
@@ -158,7 +158,9 @@ async def test_an_authorization_transaction_is_finished_once_and_within_ten_minu
     assert await authorization.given_back() == [f"access-{old['code'][0]}"]
 
 
-@pytest.mark.parametrize(("target", "kind"), [(CLIENT, "page"), ("account", "client"), (VISIT, "client")])
+@pytest.mark.parametrize(
+    ("target", "kind"), [(CLIENT, "page"), ("account", "client"), (CONSENT_TARGET, "client")]
+)
 async def test_an_authorization_transaction_of_one_kind_is_not_finished_as_the_other(
     authorization: AuthorizationFixture, target: str, kind: Kind
 ) -> None:
@@ -205,7 +207,7 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     ]
 
     assert await authorization.sign_in.returned(good, browser=COOKIE, kind="client")
-    with pytest.raises(SignInRefused, match="somewhere else"):
+    with pytest.raises(SignInRefused, match="another issuer"):
         await authorization.sign_in.returned(
             {**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client"
         )
@@ -405,7 +407,7 @@ async def test_a_code_that_was_refused_unasked_is_good_for_no_other_sign_in(
     params = authorization.provider.confirm(await authorization.to_nextcloud("other"), "bob")
     again = {**params, "code": [throttled.code.get_secret_value()]}
     callback = await authorization.sign_in.returned(again, browser="other", kind="client")
-    with pytest.raises(SignInRefused, match="used or ended before"):
+    with pytest.raises(SignInRefused, match="used already, or the sign-in was ended"):
         await authorization.sign_in.exchange_code(callback, browser="other", keep=seen)
 
     assert throttled.code.get_secret_value() not in authorization.provider.exchanged

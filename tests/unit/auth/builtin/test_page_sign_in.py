@@ -362,7 +362,7 @@ async def test_signing_out_everywhere_ends_the_clients_tokens_and_keeps_the_conn
     assert await authorization.grant() is not None
     assert ("sign-out", "done") in await authorization.audit()
     with pytest.raises(SignInRefused):
-        await authorization.authorization.go_on(back, browser=COOKIE)
+        await authorization.authorization.confirm(back, browser=COOKIE)
 
 
 async def test_signing_out_with_nothing_signed_in_writes_nothing_down(

@@ -41,6 +41,9 @@ async def test_one_page_holds_all_where_that_is_asked_for_and_any_word_will_do(
     ("url", "stored"),
     [
         ("https://movers.example.test/", None),
+        ("http://New.test:80/x", "http://new.test/x"),
+        ("http://new.test:443/x", "http://new.test:443/x"),
+        ("ftp://new.test:80/x", "ftp://new.test:80/x"),
         ("new.test/x", "http://new.test/x"),
         ("https://New.test", "https://new.test/"),
     ],
