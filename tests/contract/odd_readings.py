@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import httpx2
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.apps.bookmarks.client import Bookmark
 from nextcloud_mcp_server.apps.calendar.client import CalendarClient
 from nextcloud_mcp_server.apps.cookbook.client import Recipe
 from nextcloud_mcp_server.apps.deck.models import Card
@@ -154,6 +155,10 @@ def tool(called: str, /, **arguments: object) -> Callable[[Person], Awaitable[ob
 _CARD: Final = Card.model_validate(load("deck/card_get").json).etag
 _ROW: Final = Row.model_validate(load("tables/row_get").json).etag
 _RECIPE: Final = Recipe.model_validate(load("cookbook/recipe_get").json).etag
+_BOOKMARK: Final = {
+    "bookmark_id": 116,
+    "etag": Bookmark.model_validate(load("bookmarks/get_200").json["item"]).etag,
+}
 _SHARE: Final = Share.model_validate(load("shares/get").json["ocs"]["data"][0]).version
 _NOTE: Final = load("notes/get").json["etag"]
 _PLACE: Final[dict[str, Any]] = {"board_id": 2, "stack_id": 9, "card_id": 11}
@@ -747,11 +752,35 @@ _CALENDARS: Final = (
         at=_AT_BOOKS,
     ),
 )
+_BOOKMARKS: Final = (
+    Reading("bookmarks/find_*", tool("nc_bookmarks_find_bookmarks", query="hecken", tags=["winter"])),
+    Reading(
+        "bookmarks/find_* bookmarks/create_*",
+        tool("nc_bookmarks_save_bookmark", url="https://new.example.invalid/", title="x"),
+        ("bookmarks/find_empty_200", "bookmarks/create_200"),
+    ),
+    Reading(
+        "bookmarks/get_* bookmarks/update_*",
+        tool("nc_bookmarks_save_bookmark", **_BOOKMARK, title="x"),
+        ("bookmarks/get_200", "bookmarks/update_200"),
+    ),
+    Reading(
+        "bookmarks/folders_*",
+        tool("nc_bookmarks_save_bookmark", **_BOOKMARK, folders=["12"]),
+        ("bookmarks/get_200", "bookmarks/update_200"),
+    ),
+    Reading(
+        "bookmarks/get_* bookmarks/trash_200",
+        tool("nc_bookmarks_delete_bookmark", **_BOOKMARK),
+        ("bookmarks/get_200", "bookmarks/trash_200"),
+    ),
+)
 READINGS: Final = (
     *_DECK,
     *_NOTES,
     *_TABLES,
     *_SMALL_APPS,
+    *_BOOKMARKS,
     *_SHARES,
     *_PEOPLE,
     *_SIGN_IN,
@@ -764,7 +793,8 @@ _NO_READER: Final = "nothing here asks for this"
 NOT_READ: Final[dict[str, str]] = {
     **dict.fromkeys(
         (
-            "caldav/proppatch_displayname", "carddav/get_card", "collectives/delete", "collectives/trash",
+            "bookmarks/folder_create_200", "caldav/proppatch_displayname", "carddav/get_card", "collectives/delete",
+            "collectives/trash",
             "forms/create", "forms/delete", "forms/question_create", "forms/update", "tables/column_create_number",
             "tables/column_create_text", "tables/table_delete", "newer_apps/tables2_column_create",
             "newer_apps/tables2_table_delete",

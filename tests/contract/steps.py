@@ -22,6 +22,7 @@ TABLES = "/index.php/apps/tables/api/1/tables"
 RECIPES = "/index.php/apps/cookbook/api/v1/recipes"
 COLLECTIVES = "/ocs/v2.php/apps/collectives/api/v1.0/collectives"
 FORMS = "/ocs/v2.php/apps/forms/api/v3/forms"
+BOOKMARKS = "/index.php/apps/bookmarks/public/rest/v2"
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _FAVORITE = (
     b'<?xml version="1.0"?><d:propertyupdate xmlns:d="DAV:" xmlns:oc="http://owncloud.org/ns">'
@@ -46,7 +47,8 @@ async def clean(server: Server, area: str | None = None) -> None:
     """
     if server.sandbox is not None:
         return
-    wanted = [_OF_AREA[area]] if area in _OF_AREA else _OF_AREA.values()
+    alone = clean_bookmarks if area == "bookmarks" else _OF_AREA.get(area or "")
+    wanted = _OF_AREA.values() if alone is None else [alone]
     for person in ("alice", "bob"):
         for remove in wanted:
             await remove(server, person)
@@ -95,6 +97,16 @@ async def _clean_collectives(server: Server, person: str) -> None:
     await _delete_each(server, person, f"{COLLECTIVES}/trash", *where, query="?circle=1")
 
 
+async def clean_bookmarks(server: Server, person: str) -> None:
+    """Delete all bookmarks and folders of a user; no other tests make any."""
+    headers = {**JSON, "OCS-APIRequest": "true"}
+    for path in ("bookmark?page=-1", "bookmark?page=-1&deleted=true", "folder"):
+        answer = await server.send("GET", f"{BOOKMARKS}/{path}", person=person, headers=headers)
+        for one in expect(answer, 200).json()["data"]:
+            where = f"{BOOKMARKS}/{path.partition('?')[0]}/{one['id']}"
+            expect(await server.send("DELETE", where, person=person, headers=headers), 200)
+
+
 _OF_AREA = {
     "shares": _clean_files,
     "caldav": _clean_calendars,
@@ -135,11 +147,12 @@ async def learn_names(session: Session) -> None:
             data = answer.json()["ocs"]["data"]
             session.server.display_names[uid] = data["displayname"]
             if data["email"] != f"{uid}@example.test":
-                await _set_email(session.server, uid)
+                await set_email(session.server, uid)
         session.bind(name, session.server.display_names[uid])
 
 
-async def _set_email(server: Server, uid: str) -> None:
+async def set_email(server: Server, uid: str) -> None:
+    """Give a real server's user the address of the recordings."""
     headers = {"OCS-APIRequest": "true", "Content-Type": "application/json"}
     body = json.dumps({"key": "email", "value": f"{uid}@example.test"}).encode()
     path = f"/ocs/v2.php/cloud/users/{uid}"

@@ -11,6 +11,7 @@ from tests.contract import (
     webdav_table,
 )
 from tests.contract.account_table import ACCOUNTS
+from tests.contract.bookmarks_table import BOOKMARKS
 from tests.contract.calendar_table import CALENDARS
 from tests.contract.collectives_table import COLLECTIVES
 from tests.contract.compare import Comparison
@@ -33,7 +34,7 @@ from tests.contract.webdav_table import WEBDAV
 
 TABLE: Table = {
     **WEBDAV, **LABELS, **UNIFIED_SEARCH, **SHARES, **NOTES, **ACCOUNTS, **OAUTH, **CONTACTS, **DECK,
-    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS, **NEWER_APPS,
+    **CALENDARS, **TABLES, **COOKBOOK, **COLLECTIVES, **FORMS, **BOOKMARKS, **NEWER_APPS,
 }  # fmt: skip
 NOT_REPLAYED = {
     **webdav_table.NOT_REPLAYED,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.bookmarks.client import Bookmark, BookmarksClient
-from nextcloud_mcp_server.errors import AlreadyExists, InvalidInput, NextcloudError, NotFound
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
@@ -22,7 +22,10 @@ bookmarks = Toolset("bookmarks")
 _PAGE: Final = 20
 _FOLDER: Final = re.compile(r"-1|[0-9]{1,18}")
 #: Bookmarks takes any other text for a host and puts http:// before it, after the address was looked up.
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_ADDRESS: Final = re.compile(r"(?:https?|s?ftp|file)://\S+", re.IGNORECASE)
+_LONGEST_TAG: Final = 255
+#: In bytes. Bookmarks cuts longer ones without a word.
+_LONGEST_TEXT: Final = 1024
 
 Folders = Annotated[list[TextId] | None, Field(description="The whole list.")]
 
@@ -90,23 +93,34 @@ async def nc_bookmarks_save_bookmark(
 ) -> BookmarkSaved:
     """Save an address as a bookmark, or change only the given parts of one."""
     if url and not _ADDRESS.fullmatch(url):
-        raise InvalidInput("'url' must be a whole address without spaces, such as https://example.org/page.")
-    given = {"url": url, "title": title, "description": description, "tags": tags}
+        raise InvalidInput(
+            "'url' must be a whole address without spaces, such as https://example.org/page. "
+            "Bookmarks takes http, https, ftp, sftp and file."
+        )
+    if folders is not None and not folders:
+        raise InvalidInput("'folders' is empty, which would delete the bookmark; -1 is the top folder.")
+    into = None if folders is None else list(dict.fromkeys(map(_folder, folders)))
+    kept = None if tags is None else _tags(tags)
+    for name, text in (("title", title), ("description", description)):
+        if len((text or "").encode()) > _LONGEST_TEXT:
+            raise InvalidInput(
+                f"'{name}' is longer than the {_LONGEST_TEXT} bytes that Bookmarks keeps. Shorten it."
+            )
+    given = {"url": url, "title": title, "description": description, "tags": kept, "folders": into}
     fields: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    if folders is not None:
-        if not folders:
-            raise InvalidInput("'folders' is empty, which would delete the bookmark; -1 is the top folder.")
-        fields["folders"] = [_folder(one) for one in folders]
+    client = nc.client(BookmarksClient)
     if bookmark_id is None:
         if not url or etag is not None:
             raise InvalidInput(
                 "Send a 'url' to save a bookmark, or the bookmark_id with its etag to change one."
             )
-        return await _created(nc, url, fields)
+        await client.check(url, into)
+        return await _created(client, fields)
     if etag is None or not fields:
         raise InvalidInput("Send the 'etag' that nc_bookmarks_find_bookmarks answers, and what to change.")
-    await nc.client(BookmarksClient).current(bookmark_id, etag)
-    return _saved(await nc.client(BookmarksClient).update(bookmark_id, fields), created=False)
+    await client.check(url, into, bookmark_id)
+    await client.current(bookmark_id, etag)
+    return _saved(await client.update(bookmark_id, fields), created=False)
 
 
 @bookmarks.tool("Delete a bookmark", destructive=True)
@@ -130,14 +144,8 @@ async def nc_bookmarks_delete_bookmark(nc: Account, bookmark_id: Id, *, etag: st
     return BookmarkDeleted(bookmark=bookmark, undo=undo)
 
 
-async def _created(nc: Account, url: str, fields: dict[str, object]) -> BookmarkSaved:
+async def _created(client: BookmarksClient, fields: dict[str, object]) -> BookmarkSaved:
     """Create a bookmark whose address is not there yet; Bookmarks would change the one that has it."""
-    client = nc.client(BookmarksClient)
-    if (there := await client.by_url(url)) is not None:
-        raise AlreadyExists(
-            f"That address is saved already, as the bookmark {there.id}. Call nc_bookmarks_find_bookmarks for its "
-            "etag, then change it with its bookmark_id."
-        )
     if "title" in fields:
         # With both, Nextcloud does not have to open the page before it answers.
         fields = {"description": "", **fields}
@@ -146,6 +154,14 @@ async def _created(nc: Account, url: str, fields: dict[str, object]) -> Bookmark
 
 def _saved(bookmark: Bookmark, *, created: bool) -> BookmarkSaved:
     return BookmarkSaved.model_construct(**dict(bookmark), created=created)
+
+
+def _tags(tags: list[str]) -> list[str]:
+    """Trim tags as Bookmarks does, which fails on one that is there twice or too long after removing the others."""
+    trimmed = list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
+    if any(len(tag) > _LONGEST_TAG for tag in trimmed):
+        raise InvalidInput(f"A tag must have at most {_LONGEST_TAG} characters.")
+    return trimmed
 
 
 def _folder(text: str) -> int:

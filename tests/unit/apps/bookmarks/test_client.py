@@ -19,11 +19,11 @@ TOLD: dict[str, Any] = {
     "added": 1_795_000_000,
     "clickcount": 3,
     "lastPreview": 0,
-    "available": True,
+    "available": None,
     "archivedFile": None,
     "userId": "alice",
     "textContent": "long " * 1000,
-    "htmlContent": None,
+    "htmlContent": "",
     "folders": [-1, 12],
     "tags": ["one", "two"],
 }
@@ -110,6 +110,39 @@ async def test_a_refused_change_says_what_to_do(status: int, words: str) -> None
         await BookmarksClient(http_over(net)).update("7", {"title": "x"})
 
     assert json.loads(net.seen[0].content) == {"title": "x"}
+
+
+async def test_a_change_that_deleted_the_bookmark_says_so() -> None:
+    net = network(httpx2.Response(200, json={"item": None, "status": "success"}))
+
+    with pytest.raises(errors.NotFound, match=r"deleted the bookmark.*saves it again"):
+        await BookmarksClient(http_over(net)).update("7", {"folders": [12]})
+
+
+async def test_folders_below_folders_are_known() -> None:
+    row = {"title": "x", "userId": "alice", "userDisplayName": "alice", "parent_folder": -1}
+    tree: list[Any] = [{**row, "id": 3, "children": [{**row, "id": 12, "children": []}]}]
+    answer: dict[str, Any] = {"data": tree, "status": "success"}
+    net = network(httpx2.Response(200, json=answer), httpx2.Response(200, json=answer))
+
+    await BookmarksClient(http_over(net)).check(None, [-1, 3, 12])
+    with pytest.raises(errors.NotFound, match="no such folder as 4, 5"):
+        await BookmarksClient(http_over(net)).check(None, [5, 4, 12])
+
+
+async def test_the_top_folder_needs_no_look() -> None:
+    net = network()
+
+    await BookmarksClient(http_over(net)).check(None, [-1])
+
+    assert net.seen == []
+
+
+async def test_an_address_that_the_app_cannot_read_is_named() -> None:
+    net = network(httpx2.Response(400, json={"status": "error", "data": ["Failed to parse URL"]}))
+
+    with pytest.raises(errors.InvalidName, match=r"cannot read the address.*'url'"):
+        await BookmarksClient(http_over(net)).check("https://[x", None)
 
 
 async def test_deleting_leaves_the_bookmark_in_the_trash_of_its_folder() -> None:

@@ -20,7 +20,7 @@ def sandbox() -> Sandbox:
 @pytest.fixture
 def store(sandbox: Sandbox) -> BookmarkStore:
     store = sandbox.state.store(BookmarkStore)
-    store.folders["alice"] = {12}
+    store.folders["alice"] = {12: "Offices"}
     return store
 
 
@@ -132,6 +132,10 @@ async def test_only_the_given_parts_change_and_only_of_what_was_read(alice: Acco
         ({"url": "not a url"}, "a whole address"),
         ({"url": " https://x.test/"}, "a whole address"),
         ({"url": "javascript:alert(1)"}, "a whole address"),
+        ({"url": "gopher://x.test/"}, "takes http, https, ftp, sftp and file"),
+        ({"url": "https://x.test", "tags": ["t" * 256]}, "at most 255"),
+        ({"url": "https://x.test", "title": "ä" * 513}, "'title' is longer than the 1024 bytes"),
+        ({"bookmark_id": 1, "etag": "e", "description": "d" * 1025}, "'description' is longer"),
         ({"bookmark_id": 1, "etag": "e", "url": "x.test"}, "a whole address"),
         ({"url": "https://x.test", "etag": "e"}, "Send a 'url'"),
         ({"bookmark_id": 1}, "Send the 'etag'"),
@@ -148,8 +152,45 @@ async def test_what_cannot_be_meant_is_refused(
 
 
 async def test_a_folder_of_nobody_takes_no_bookmark(alice: Account) -> None:
-    with pytest.raises(errors.NextcloudError, match="did not save it"):
-        await call(alice, "save_bookmark", url="https://x.test/", folders=["99"])
+    with pytest.raises(errors.NotFound, match="no such folder as 99"):
+        await call(alice, "save_bookmark", url="https://x.test/", folders=["12", "99"])
+
+    assert await find(alice, query="x.test") == []
+
+
+async def test_a_bookmark_is_not_deleted_by_moving_it_to_a_folder_of_nobody(alice: Account) -> None:
+    [before] = await find(alice, query="movers")
+
+    with pytest.raises(errors.NotFound, match="no such folder as 99"):
+        await call(alice, "save_bookmark", bookmark_id=before.id, etag=before.etag, folders=["99"])
+
+    assert await find(alice, query="movers") == [before]
+
+
+async def test_the_address_of_another_bookmark_is_refused_before_the_tags_are_gone(alice: Account) -> None:
+    [before] = await find(alice, query="movers")
+    change = {"url": "https://GARDEN.example.test/hedges", "tags": ["lost"]}
+
+    with pytest.raises(errors.AlreadyExists, match="the bookmark 2"):
+        await call(alice, "save_bookmark", bookmark_id=before.id, etag=before.etag, **change)
+    same = await call(
+        alice, "save_bookmark", bookmark_id=before.id, etag=before.etag, url="https://Movers.example.test"
+    )
+
+    assert same.etag == before.etag
+
+
+async def test_tags_are_trimmed_and_sent_once(alice: Account) -> None:
+    made = await call(
+        alice,
+        "save_bookmark",
+        url="https://x.test/",
+        title="x",
+        tags=["a", " a ", "", "b"],
+        folders=[12, "12"],
+    )
+
+    assert (made.tags, made.folders) == (["a", "b"], ["12"])
 
 
 async def test_a_deleted_bookmark_comes_back_as_its_answer_says(alice: Account) -> None:

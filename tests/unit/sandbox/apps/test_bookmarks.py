@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.bookmarks import BookmarkStore, normalised
 
 BASE = "/index.php/apps/bookmarks/public/rest/v2"
 HEADERS = {"OCS-APIRequest": "true"}
@@ -14,7 +15,9 @@ HEADERS = {"OCS-APIRequest": "true"}
 
 @pytest.fixture
 async def alice() -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app=Sandbox.demo().app)
+    sandbox = Sandbox.demo()
+    sandbox.state.store(BookmarkStore).folders["bob"] = {77: "Bob's"}
+    transport = httpx2.ASGITransport(app=sandbox.app)
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://localhost", auth=("alice", "alice"), headers=HEADERS
     ) as http:
@@ -37,13 +40,12 @@ async def test_one_page_holds_all_where_that_is_asked_for_and_any_word_will_do(
 @pytest.mark.parametrize(
     ("url", "stored"),
     [
-        ("https://Movers.example.test", None),
-        ("https://movers.example.test:443", None),
-        ("new.test/x", "http://new.test/x"),
-        ("https://New.test", "https://new.test/"),
+        ("https://movers.example.test/", None),
         ("http://New.test:80/x", "http://new.test/x"),
         ("http://new.test:443/x", "http://new.test:443/x"),
         ("ftp://new.test:80/x", "ftp://new.test:80/x"),
+        ("new.test/x", "http://new.test/x"),
+        ("https://New.test", "https://new.test/"),
     ],
 )
 async def test_an_address_is_written_as_browsers_write_it(
@@ -65,7 +67,7 @@ async def test_an_address_is_written_as_browsers_write_it(
         ("POST", "bookmark", {"url": "https://x.test", "folders": [9]}, (400, ["Could not add bookmark"])),
         ("GET", "bookmark/9", {}, (404, ["Not found"])),
         ("PUT", "bookmark/9", {"title": "x"}, (404, ["Could not edit bookmark"])),
-        ("PUT", "bookmark/1", {"folders": [9]}, (403, ["Insufficient permissions"])),
+        ("PUT", "bookmark/1", {"folders": [77]}, (403, ["Insufficient permissions"])),
         (
             "PUT",
             "bookmark/1",
@@ -73,9 +75,9 @@ async def test_an_address_is_written_as_browsers_write_it(
             (400, ["Bookmark already exists"]),
         ),
         ("PUT", "bookmark/1", {"url": "no-scheme"}, (400, ["Invald URL"])),
-        ("DELETE", "folder/9/bookmarks/1", {}, (400, ["Not found"])),
-        ("DELETE", "folder/-1/bookmarks/9", {}, (400, ["Not found"])),
-        ("POST", "folder/-1/bookmarks/9/undelete", {}, (403, ["Unauthorized"])),
+        ("DELETE", "folder/77/bookmarks/1", {}, (400, ["Not found"])),
+        ("POST", "folder/77/bookmarks/1/undelete", {}, (403, ["Unauthorized"])),
+        ("POST", "folder/-1/bookmarks/9/undelete", {}, (404, ["Not found"])),
     ],
 )
 async def test_what_is_refused_is_said_in_the_words_of_the_app(
@@ -85,6 +87,37 @@ async def test_what_is_refused_is_said_in_the_words_of_the_app(
 
     assert (answer.status_code, answer.json()["data"]) == refused
     assert answer.json()["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("HTTP://Example.test:80", "http://example.test/"),
+        ("http://example.test:8080/a b", "http://example.test:8080/a%20b"),
+        ("https://example.test/a/./b/../c", "https://example.test/a/c"),
+        ("https://example.test/?a='b'#c d", "https://example.test/?a=%27b%27#c%20d"),
+        ("https://a b.test/", None),
+        ("https:///x", None),
+        ("no scheme", None),
+    ],
+)
+def test_addresses_are_written_after_the_url_standard(url: str, written: str | None) -> None:
+    assert normalised(url) == written
+
+
+async def test_the_first_words_for_an_address_are_those_of_the_spelling_that_was_sent(
+    alice: httpx2.AsyncClient,
+) -> None:
+    same = (await alice.post(f"{BASE}/bookmark", json={"url": "https://movers.example.test/"})).json()["item"]
+    other = (await alice.post(f"{BASE}/bookmark", json={"url": "https://Movers.example.test"})).json()["item"]
+    bare = (await alice.post(f"{BASE}/bookmark", json={"url": "garden.example.test/hedges"})).json()["item"]
+
+    # What is spelled otherwise is taken for new, and then stored over the old one.
+    assert [(one["id"], one["title"]) for one in (same, other, bare)] == [
+        (1, "Movers"),
+        (1, ""),
+        (2, "Cutting hedges"),
+    ]
 
 
 async def test_the_trash_of_a_folder_gives_back_what_it_took(alice: httpx2.AsyncClient) -> None:
