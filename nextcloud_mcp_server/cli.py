@@ -10,7 +10,6 @@ from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
-_WRONG_SETTINGS = 2
 _INTERRUPTED = 130
 #: A client that was killed reads no more; no one is left to tell.
 _READER_LEFT = 1
@@ -163,18 +162,19 @@ def connect(
 
 
 @grants.command("list")
-def list_grants(*, nextcloud: NextcloudOption = None) -> None:
+def list_grants(*, nextcloud: NextcloudOption = None, sandbox: SandboxOption = False) -> None:
     """List who may do what at which Nextcloud."""
     from nextcloud_mcp_server.commands.connection import list_grants as run
     from nextcloud_mcp_server.settings.environment import load
 
-    run(load(nextcloud_host=nextcloud))
+    run(load(nextcloud_host=nextcloud, sandbox=sandbox or None))
 
 
 @grants.command("revoke")
 def revoke_grants(
     *,
     nextcloud: NextcloudOption = None,
+    sandbox: SandboxOption = False,
     person: Annotated[
         str | None, typer.Option(metavar="UID", help="Whose connection, on a server of many people.")
     ] = None,
@@ -183,7 +183,7 @@ def revoke_grants(
     from nextcloud_mcp_server.commands.connection import revoke_grants as run
     from nextcloud_mcp_server.settings.environment import load
 
-    run(load(nextcloud_host=nextcloud), person)
+    run(load(nextcloud_host=nextcloud, sandbox=sandbox or None), person)
 
 
 @clients.command("list")
@@ -354,25 +354,22 @@ def setup_nextcloud(
 
 
 @app.command()
-def doctor(*, nextcloud: NextcloudOption = None) -> None:
+def doctor(*, nextcloud: NextcloudOption = None, sandbox: SandboxOption = False) -> None:
     """Check the set-up; each line says what to do."""
     from nextcloud_mcp_server.commands.doctor.report import check as run
     from nextcloud_mcp_server.settings.environment import load
 
-    raise typer.Exit(run(load(nextcloud_host=nextcloud)))
+    raise typer.Exit(run(load(nextcloud_host=nextcloud, sandbox=sandbox or None)))
 
 
 def main() -> None:
     """Run the command line; a failure is one sentence, never a trace."""
     try:
         _run()
-    except ConfigurationError as error:
-        from nextcloud_mcp_server.commands.console import say_what_is_not_read
-
-        say_what_is_not_read()
-        _give_up(str(error), _WRONG_SETTINGS)
     except NextcloudMcpError as error:
-        _give_up(str(error), 1)
+        from nextcloud_mcp_server.commands.console import give_up
+
+        give_up(error)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
@@ -393,8 +390,3 @@ def _run() -> None:
 def _first(group: ExceptionGroup[NextcloudMcpError]) -> NextcloudMcpError:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, ExceptionGroup) else error
-
-
-def _give_up(sentence: str, code: int) -> None:
-    typer.echo(f"Error: {sentence}", err=True)
-    sys.exit(code)

@@ -379,12 +379,12 @@ class StorageOffline(Unavailable):
 class StorageFull(NextcloudError):
     """507: no room left for this.
 
-    `told` says that the message holds the numbers which the server gave.
+    `has_numbers` says that the message holds the numbers which the server gave.
     """
 
-    def __init__(self, message: str, *, told: bool = False) -> None:
+    def __init__(self, message: str, *, has_numbers: bool = False) -> None:
         super().__init__(message)
-        self.told = told
+        self.has_numbers = has_numbers
 
 
 class TooLarge(NextcloudError):

@@ -154,16 +154,16 @@ class AuthorizationFixture:
     async def back(self, uid: str = "alice", cookie: str = COOKIE) -> str:
         """Go to Nextcloud and back as a user; return the id of the authorization transaction."""
         params = self.provider.confirm(await self.to_nextcloud(cookie), uid)
-        return await self.come_back(params, browser=cookie)
+        return await self.finish_sign_in(params, browser=cookie)
 
-    async def come_back(self, params: Params, *, browser: str) -> str:
+    async def finish_sign_in(self, params: Params, *, browser: str) -> str:
         """Handle a callback with these parameters; return the id of the authorization transaction."""
         came = await self.authorization.returned(params, browser=browser)
-        return await self.authorization.come_back(came, browser=browser)
+        return await self.authorization.finish_sign_in(came, browser=browser)
 
     async def connect(self, uid: str = "alice", cookie: str = COOKIE) -> Sent:
         """Complete an authorization request."""
-        return await self.authorization.go_on(await self.back(uid, cookie), browser=cookie)
+        return await self.authorization.confirm(await self.back(uid, cookie), browser=cookie)
 
     async def ask(self, name: str = "alice", client: str = CLIENT, scopes: frozenset[str] = READ) -> str:
         """Let a tool call ask its user for consent; return the id of the consent request."""

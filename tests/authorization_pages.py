@@ -232,7 +232,7 @@ async def answer(
     return await browser.post("/authorize", data=form)
 
 
-async def come_back(
+async def return_from_nextcloud(
     browser: httpx2.AsyncClient,
     authorizations: AuthorizationPages,
     name: str = "bob",
@@ -254,7 +254,7 @@ async def confirm(
     address: str = "",
 ) -> httpx2.Response:
     """Complete the request, and answer whether the account is the right one."""
-    back = await come_back(browser, authorizations, name, *scopes, address=address)
+    back = await return_from_nextcloud(browser, authorizations, name, *scopes, address=address)
     page = await browser.get(back.headers["location"])
     return await browser.post("/authorize/confirm", data={**fields_of(page), "answer": what})
 

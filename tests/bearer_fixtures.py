@@ -20,8 +20,8 @@ from nextcloud_mcp_server.auth.scopes import offered
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Verifier, VerifierConfig
 from nextcloud_mcp_server.demo.wire_client import Message, StatelessClient
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import Track
@@ -190,9 +190,9 @@ async def serving(
         services=open_services,
         caller=caller_of,
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=Availability(
-            mcp_server.facts(specs), Audience(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
+            mcp_server.facts(specs), ChangeNotifier(lambda ctx: caller_of(ctx).principal), scopes=scopes_of
         ),
         dialect="auto",
         hold_seconds=0.05,

@@ -25,8 +25,8 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import AppList, Apps, Availability
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
@@ -92,7 +92,7 @@ class Client:
 
     def listed(self) -> "Client":
         """Fetch the list of resources."""
-        self.stage.state.availability.audience.join(self.ctx, ResourcesListChanged)
+        self.stage.state.availability.change_notifier.join(self.ctx, ResourcesListChanged)
         return self
 
     async def unsubscribe(self, uri: str) -> None:
@@ -123,11 +123,11 @@ class Client:
 
     def attend(self) -> None:
         """Open the stream of the session."""
-        self.stage.state.availability.audience.stream_opened(self._key)
+        self.stage.state.availability.change_notifier.stream_opened(self._key)
 
     def turn_away(self) -> None:
         """Close the stream of the session."""
-        self.stage.state.availability.audience.stream_closed(self._key)
+        self.stage.state.availability.change_notifier.stream_closed(self._key)
 
     @property
     def _key(self) -> str:
@@ -250,7 +250,7 @@ async def open_stage(
         return []
 
     specs = mcp_server.select(toolsets, exclude=(), read_only=False)
-    availability = Availability(mcp_server.facts(specs), Audience(lambda ctx: caller(ctx).principal))
+    availability = Availability(mcp_server.facts(specs), ChangeNotifier(lambda ctx: caller(ctx).principal))
     if known:
         await availability.heard(ALICE, Apps(AppList(frozenset({"notes", "deck"})), account="alice"))
     pending = Pending(finished)

@@ -48,7 +48,7 @@ class Cached(Generic[_T]):
         self._kept: _Kept[_T] | None = None
         # A new exception for each caller: one exception raised many times would grow a traceback without end.
         self._failure: Callable[[], Exception] = partial(
-            IssuerUnavailable, "The identity provider is silent."
+            IssuerUnavailable, "The identity provider does not answer."
         )
         self._next_try = 0.0
         self._next_renewal = 0.0

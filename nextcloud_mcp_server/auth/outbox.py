@@ -77,7 +77,7 @@ class Outbox:
             try:
                 seconds = await self.turn()
             except Exception:  # a supervisor: one bad turn must not end the work
-                logger.exception("working off the outbox failed; trying again")
+                logger.exception("the outbox could not be processed; trying again")
                 seconds = IDLE_SECONDS
             with anyio.move_on_after(seconds):
                 await self._wake.wait()
@@ -105,7 +105,7 @@ class Outbox:
             else:
                 await self._provider.revoke(login_name=item.login_name, secret=item.secret)
         except NextcloudError as error:
-            logger.warning("an access could not be ended at Nextcloud yet: %s", error)
+            logger.warning("a credential could not be revoked at Nextcloud yet: %s", error)
             seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(item.attempts, 20), SLOWEST_RETRY_SECONDS)
             if isinstance(error, Throttled):
                 least = THROTTLED.total_seconds() if of_tokens else THROTTLED_SECONDS

@@ -96,7 +96,7 @@ class TokenRefresh:
         until, now = self._throttled_until.get(current.provider), self._clock()
         if until is not None and is_pause(until, now):
             raise Throttled(
-                "Nextcloud holds off this server's address, so the access cannot be renewed yet.",
+                "Nextcloud throttles this server's address, so the access token cannot be refreshed yet.",
                 retry_after_seconds=(until - now).total_seconds(),
             )
         try:
@@ -138,7 +138,9 @@ class TokenRefresh:
     async def _give_up(self, grant: Grant, current: Credential, owner: str, error: GrantDead) -> Outcome:
         grants = self._database.grants
         if await grants.mark_needs_reauth(current.id, version=current.version):
-            logger.warning("an access could not be renewed and has to be granted again: %s", error)
+            logger.warning(
+                "an access token cannot be refreshed any more; the user must grant access again: %s", error
+            )
             client_id = grant.permission.client_id if grant.permission else ""
             entry = AuditEntry(self._clock(), grant.account.principal, client_id, "refresh", "refused")
             await self._database.audit.append([entry])
@@ -146,7 +148,7 @@ class TokenRefresh:
         return Outcome(await grants.credential(current.id))
 
     async def _postpone(self, current: Credential, owner: str, error: NextcloudError) -> Outcome:
-        logger.warning("an access could not be renewed yet: %s", error)
+        logger.warning("an access token could not be refreshed yet: %s", error)
         now = self._clock()
         retry_at = now + RETRY
         if isinstance(error, Throttled):

@@ -62,7 +62,7 @@ def _require(settings: Settings) -> None:
 
 async def _all(settings: Settings) -> tuple[list[Client], dict[str, int]]:
     async with open_database(settings) as database:
-        return await database.clients.all(), await database.oauth_tokens.people()
+        return await database.clients.all(), await database.oauth_tokens.count_users()
 
 
 async def _revoke(settings: Settings, client_id: str) -> bool:

@@ -8,11 +8,19 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import Caller, personal_caller
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, program, result, say
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.composition import running_services
 from nextcloud_mcp_server.server.database_file import schema_of
 from nextcloud_mcp_server.server.modes.personal import Personal
-from nextcloud_mcp_server.server.services import Services, nextcloud_url_of, now, open_database
+from nextcloud_mcp_server.server.services import (
+    Overrides,
+    Services,
+    nextcloud_url_of,
+    now,
+    open_database,
+    open_pool_of,
+)
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState, Grant, Principal
 
@@ -38,6 +46,7 @@ def connect(settings: Settings, *, browser: bool) -> None:
 
 async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
     url = str(nextcloud_url_of(settings))
+    await _reach(settings)
     progress = Progress()
     async with running_services(Personal(settings)) as (
         opened,
@@ -51,6 +60,16 @@ async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 -
             progress.close()
     result(f"Connected as {name} on {url}. Your assistant can use this Nextcloud now.")
     say(f"To tell a client about it: {program()} config claude-code --nextcloud {url} (or another client)")
+
+
+async def _reach(settings: Settings) -> None:
+    """Check that a Nextcloud answers before the database and its key are created, which would be left behind.
+
+    Raises:
+      NextcloudError: None answers at the address.
+    """
+    async with open_pool_of(settings, Overrides()) as pool:
+        await Nextcloud(nextcloud_url_of(settings), pool).server_info()
 
 
 async def connect_account(
@@ -102,6 +121,8 @@ def list_grants(settings: Settings) -> None:
         say(
             f"No user is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
         )
+    elif not found and settings.sandbox:
+        say("Nothing is connected. A server with --sandbox asks for it when a client calls a tool.")
     elif not found:
         say(
             f"Nothing is connected. Connect with: {program()} connect --nextcloud "

@@ -1,15 +1,29 @@
 """Console output: results to stdout, everything else to stderr."""
 
+import re
 import shutil
 import sys
 import webbrowser
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import typer
 
+from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
+
 _PROGRAM: Final = "nextcloud-mcp-server"
+_WRONG_SETTINGS: Final = 2
+
+#: The options that set what a variable sets otherwise.
+OPTIONS: Final = {
+    "NEXTCLOUD_HOST": "--nextcloud",
+    "NEXTCLOUD_MCP_HOST": "--host",
+    "NEXTCLOUD_MCP_PORT": "--port",
+    "NEXTCLOUD_MCP_SERVER_URL": "--server-url",
+    "TOOLSETS": "--toolsets",
+}
 
 
 def program() -> str:
@@ -22,6 +36,24 @@ def program() -> str:
 def say(text: str) -> None:
     """Print a line that is not a result, so that stdout can be piped (or used for MCP)."""
     typer.echo(text, err=True)
+
+
+def by_option(sentence: str, arguments: Sequence[str] | None = None) -> str:
+    """Name the option in place of the variable where the option set the value; `arguments` are the program's own."""
+    given = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
+    for variable, option in OPTIONS.items():
+        if option in given:
+            sentence = re.sub(rf"\b{variable}\b", option, sentence)
+    return sentence
+
+
+def give_up(error: NextcloudMcpError) -> NoReturn:
+    """Print an error as sentences, and exit: with 2 if the settings are wrong, else with 1."""
+    wrong = isinstance(error, ConfigurationError)
+    if wrong:
+        say_what_is_not_read()
+    say(f"Error: {by_option(str(error))}")
+    sys.exit(_WRONG_SETTINGS if wrong else 1)
 
 
 def say_what_is_not_read() -> None:

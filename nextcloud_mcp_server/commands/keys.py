@@ -113,9 +113,11 @@ def _confirm(source: str) -> None:
     question = f"Has every server of this database been restarted since the first key was put into {source}?"
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            f"{question} One that was not can read nothing of what is sealed now. Then say --yes."
+            f"{question} A server that was not restarted can read nothing that is sealed now. Then say --yes."
         )
-    if not typer.confirm(f"{question} One that was not can read nothing of what is sealed now.", err=True):
+    if not typer.confirm(
+        f"{question} A server that was not restarted can read nothing that is sealed now.", err=True
+    ):
         raise ConfigurationError(
             f"Nothing was sealed again. Restart every server with the keys of {source} first."
         )

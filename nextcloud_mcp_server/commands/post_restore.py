@@ -96,11 +96,11 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
                 progress("A pause of half an hour, so that Nextcloud does not shut this server out")
                 await sleep(PAUSE_SECONDS)
     progress.close()
-    result(_told(kept, dead, left=len(grants) - kept - dead))
+    result(_summary(kept, dead, left=len(grants) - kept - dead))
 
 
-def _told(kept: int, dead: int, *, left: int) -> str:
-    told = f"Accesses that work and were kept: {kept} of {kept + dead + left}. People who are asked again: {dead}."
+def _summary(kept: int, dead: int, *, left: int) -> str:
+    summary = f"Accesses that work and were kept: {kept} of {kept + dead + left}. People who are asked again: {dead}."
     if not left:
-        return told
-    return f"{told} Looked at only when they are used, because that was not possible now: {left}."
+        return summary
+    return f"{summary} Looked at only when they are used, because that was not possible now: {left}."

@@ -8,7 +8,7 @@ import socket
 import anyio
 
 from nextcloud_mcp_server import logs
-from nextcloud_mcp_server.commands.console import program, say
+from nextcloud_mcp_server.commands.console import by_option, program, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import Settings
 
@@ -28,7 +28,7 @@ def serve(settings: Settings) -> None:
         # Checked now, since the database opens only with the first call.
         KeyRing.parse(settings.token_encryption_keys)
     for sentence in settings.warnings:
-        logger.warning(sentence)
+        logger.warning(by_option(sentence))
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
     say(greeting(settings, port))
 

@@ -1,7 +1,7 @@
 """What this server knows of a Nextcloud app before any of its code is imported.
 
-Scopes and their texts, the toolset, the required app, audit fields, resources and the pages of the documentation
-are derived from the declarations. `apps/NAME/app.py` holds one.
+Scopes and their texts, the toolset, the required app, audit fields, resources, prompts and the pages of the
+documentation are derived from the declarations. `apps/NAME/app.py` holds one.
 """
 
 from collections.abc import Mapping
@@ -30,6 +30,22 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """Instructions for the model that a user starts with one click.
+
+    It has at most one argument, which completes like that of the resource `completes`; `text` names it in braces.
+    """
+
+    name: str
+    title: str
+    description: str
+    text: str
+    argument: str = ""
+    about_argument: str = ""
+    completes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class App:
     """One app: `name` is its package below `apps`, with its tools in the module `tools`."""
 
@@ -51,6 +67,7 @@ class App:
     audit_fields: tuple[str, ...] = ()
     #: The classes in its module `resources`.
     resources: tuple[str, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
 
     def __post_init__(self) -> None:
         """Name the toolset after the package where nothing else is declared."""

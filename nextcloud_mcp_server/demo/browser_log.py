@@ -13,18 +13,18 @@ class Looking:
         self._narrator = narrator
         self._places = places
         self._ticks: tuple[str, ...] = ()
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def begin(self, ticks: tuple[str, ...]) -> None:
         """Begin a consent request in which the user selects these scopes."""
         self._ticks = ticks
-        self._told.clear()
+        self._shown.clear()
 
     def __call__(self, page: Page) -> None:
         """Narrate a page, once even if it is shown repeatedly."""
-        if page.title in self._told:
+        if page.title in self._shown:
             return
-        self._told.add(page.title)
+        self._shown.add(page.title)
         whose = next((name for url, name in self._places.items() if page.url.startswith(url)), "Our")
         self._narrator.item(f"{whose} page “{(page.heading or page.title).rstrip('.')}”")
         for choice in page.choices:

@@ -42,7 +42,7 @@ class Journey:
     alice: Person
     looking: Looking
     open_page: Callable[[str], object] | None
-    consent_service: int = 0
+    consents: int = 0
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def run(self) -> None:
@@ -98,13 +98,11 @@ class Journey:
         self.narrator.quote(content)
         expect("Lisbon" in content, "the file does not hold what it should")
         expect(
-            self.consent_service == 1 or self.open_page is not None,
+            self.consents == 1 or self.open_page is not None,
             "the server asked for what Alice had allowed",
         )
         self.narrator.done(
-            "No further question: Alice had ticked “Read your files” too."
-            if self.consent_service == 1
-            else "Read."
+            "No further question: Alice had ticked “Read your files” too." if self.consents == 1 else "Read."
         )
 
     async def _edit_note(self) -> tuple[int, str]:
@@ -181,7 +179,7 @@ class Journey:
         async def again(more: Message) -> Message:
             return await self._send(tool, arguments, more)
 
-        self.consent_service += 1
+        self.consents += 1
         answer: Message = {}
         async with anyio.create_task_group() as group:
             if self.open_page is None:

@@ -88,13 +88,13 @@ class OAuthClient:
             "code_challenge_method": "S256",
         }
         url = f"{metadata['authorization_endpoint']}?{urlencode(asked)}"
-        told = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK, only=only)).query)
-        expect(told["state"] == [state] and told["iss"] == [found.issuer], "another server answered")
+        query = parse_qs(urlsplit(await person.sign_in(url, until=_CALLBACK, only=only)).query)
+        expect(query["state"] == [state] and query["iss"] == [found.issuer], "another server answered")
         answer = await self._http.post(
             metadata["token_endpoint"],
             data={
                 "grant_type": "authorization_code",
-                "code": told["code"][0],
+                "code": query["code"][0],
                 "redirect_uri": _CALLBACK,
                 "client_id": self._client_id,
                 "code_verifier": verifier,

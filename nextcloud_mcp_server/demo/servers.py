@@ -28,6 +28,9 @@ _LISTENING = re.compile(r"listening on (?P<url>http://(?P<host>[^:/]+):(?P<port>
 #: The name of Alice's and Bob's client at the issuer.
 ASSISTANT = "demo-assistant"
 _LOGIN_CLIENT = "nextcloud-mcp-server"
+#: A call after the refusal of Bob is held for this long, since Alice's client has the link already: nothing happens
+#: meanwhile. With the default of a server the journey would stand still for 25 seconds.
+_SHORT_HOLD = {"HOLD_SECONDS": "4"}
 _START_SECONDS = 60
 _STOP_SECONDS = 5
 _LOOK_SECONDS = 0.05
@@ -96,6 +99,7 @@ async def open_multi_user_servers(
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with serving(sandbox) as nextcloud_url, serving(issuer) as issuer_url:
             variables = {
+                **_SHORT_HOLD,
                 "MODE": "oidc",
                 "NEXTCLOUD_MCP_SERVER_URL": url,
                 "TOKEN_ENCRYPTION_KEYS": new_key(),
@@ -124,6 +128,7 @@ async def open_builtin_servers(
     with tempfile.TemporaryDirectory(prefix="nextcloud-mcp-demo-") as folder:
         async with serving(sandbox) as nextcloud_url:
             variables = {
+                **_SHORT_HOLD,
                 "MODE": "builtin",
                 "NEXTCLOUD_MCP_SERVER_URL": url,
                 "TOKEN_ENCRYPTION_KEYS": new_key(),

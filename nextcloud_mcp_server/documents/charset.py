@@ -1,6 +1,7 @@
 """Detects the character encoding of bytes: by a byte order mark, as UTF-8, or with a detector."""
 
 import codecs
+import io
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -36,8 +37,6 @@ _READ_AS: Final = {
 }  # fmt: skip
 _CONTROLS: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _NOT_ASCII: Final = re.compile(rb"[^\x00-\x7f]")
-#: A line with non-ASCII bytes is worth more for detection than a hundred lines without.
-_TELLING: Final = re.compile(rb"[^\n]*[\x80-\xff][^\n]*\n?")
 _UTF8: Final = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
     rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2}"
@@ -227,7 +226,8 @@ def _guessed(data: bytes) -> Charset | None:
     """Choose the legacy encoding that gives the most likely text."""
     from charset_normalizer import from_bytes  # noqa: PLC0415 - only where a text is not UTF-8
 
-    telling = b"".join(_TELLING.findall(data))
+    # A line with non-ASCII bytes is worth more for detection than a hundred lines without.
+    telling = b"".join(line for line in io.BytesIO(data) if not line.isascii())
     if not _NOT_ASCII.search(_SIGN.sub(b"", telling)):
         # There is no word that indicates another encoding.
         return Charset("cp1252")

@@ -26,8 +26,8 @@ class HiddenCells:
         """Return the ranges as `[Hidden: columns C to E; rows 3, 5 to 9]`; "" without any."""
         columns = [(column_letters(first), column_letters(last)) for first, last in self._columns]
         rows = [(str(first), str(last)) for first, last in self._rows]
-        told = [_told("column", columns), _told("row", rows)]
-        return f"[Hidden: {'; '.join(filter(None, told))}]" if any(told) else ""
+        parts = [_describe("column", columns), _describe("row", rows)]
+        return f"[Hidden: {'; '.join(filter(None, parts))}]" if any(parts) else ""
 
 
 def column_letters(number: int) -> str:
@@ -46,7 +46,7 @@ def _append(ranges: list[tuple[int, int]], first: int, last: int) -> None:
         ranges.append((first, last))
 
 
-def _told(kind: str, ranges: list[tuple[str, str]]) -> str:
+def _describe(kind: str, ranges: list[tuple[str, str]]) -> str:
     if not ranges:
         return ""
     names = [first if first == last else f"{first} to {last}" for first, last in ranges[:MAX_RANGES]]

@@ -43,12 +43,26 @@ _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib
 
 # linux/seccomp.h, linux/filter.h: offsets in `struct seccomp_data`, and the return values of a filter.
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
+#: The second argument; the kernel takes the lower half of it, which stands first on both architectures.
+_COMMAND_AT: Final = 24
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000 | 1  # EPERM
 _KILL: Final = 0x80000000
+#: Jumps to the end of the filter, whose distances are known when it is complete.
+_REFUSED, _ALLOWED = -1, -2
 #: x86-64 kernels may offer a second table of system calls from this number on (x32).
 _X32_CALLS: Final = 0x40000000
+
+#: Calls that do many things, each with the commands that Python needs (asm-generic/fcntl.h, asm-generic/ioctls.h): to
+#: copy a descriptor and to read its flags; to ask for a terminal and its size. Others set a descriptor's owner and
+#: signal: the kernel then sends any signal to any process of the user when the server reads the worker's output.
+_COPY_AND_FLAGS: Final = (0, 1, 2, 3, 1030)
+_TERMINAL: Final = (0x5401, 0x5413, 0x5450, 0x5451)
+_BY_COMMAND: Final = {
+    "x86_64": {72: _COPY_AND_FLAGS, 16: _TERMINAL},
+    "aarch64": {25: _COPY_AND_FLAGS, 29: _TERMINAL},
+}
 
 #: What Python needs to compute, to read standard input, to write its two outputs and to import modules. There is no
 #: socket, no new process, no signal to another process, and no way to change a file among them.
@@ -74,7 +88,6 @@ _NEEDED: Final = {
                 13,
                 14,
                 15,
-                16,
                 17,
                 19,
                 20,
@@ -86,7 +99,7 @@ _NEEDED: Final = {
                 35,
                 39,
             ),
-            *(60, 72, 79, 89, 98, 100, 102, 104, 107, 108, 131, 158, 186, 202, 204, 217, 228, 229, 230, 231),
+            *(60, 79, 89, 98, 100, 102, 104, 107, 108, 131, 158, 186, 202, 204, 217, 228, 229, 230, 231),
             *(257, 262, 267, 269, 271, 273, 318, 324, 332, 334, 439),
         ),
     ),
@@ -97,8 +110,6 @@ _NEEDED: Final = {
             *(
                 17,
                 23,
-                25,
-                29,
                 48,
                 56,
                 57,
@@ -194,17 +205,29 @@ def _close_system(libc: ctypes.CDLL) -> None:
     if platform.machine() not in _NEEDED:
         return
     architecture, needed = _NEEDED[platform.machine()]
+    by_command = _BY_COMMAND[platform.machine()]
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_JUMP_IF_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
-        (_JUMP_IF_AT_LEAST, len(needed), 0, _X32_CALLS),
-        # Each jump skips those after it and the refusal.
-        *((_JUMP_IF_EQUAL, len(needed) - at, 0, number) for at, number in enumerate(needed)),
-        (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
+        (_JUMP_IF_AT_LEAST, _REFUSED, 0, _X32_CALLS),
+        *((_JUMP_IF_EQUAL, _ALLOWED, 0, number) for number in needed),
     ]
+    for number, commands in by_command.items():
+        # Another call skips the commands.
+        program += [
+            (_JUMP_IF_EQUAL, 0, len(commands) + 2, number),
+            (_LOAD, 0, 0, _COMMAND_AT),
+            *((_JUMP_IF_EQUAL, _ALLOWED, 0, command) for command in commands),
+            (_RETURN, 0, 0, _REFUSE),
+        ]
+    last = len(program)
+    program = [
+        (code, last - at + (then == _ALLOWED) - 1 if then in (_REFUSED, _ALLOWED) else then, other, value)
+        for at, (code, then, other, value) in enumerate(program)
+    ]
+    program += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     instructions = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
     # `struct sock_fprog`: a count, padding up to a pointer, the instructions.
     header = struct.pack("@HP", len(program), ctypes.addressof(instructions))

@@ -24,7 +24,7 @@ class FilledFields:
     """Reads the filled fields page by page; a field on several pages is returned once."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._seen: set[str] = set()
         self._full = False
 
     def on(self, page: "PageObject", *, damage: tuple[type[Exception], ...]) -> list[str]:
@@ -33,13 +33,13 @@ class FilledFields:
         try:
             for annotation in page.annotations or ():
                 line = _line(_values(annotation.get_object()))
-                if line is None or line in self._told or self._full:
+                if line is None or line in self._seen or self._full:
                     continue
-                if len(self._told) == MOST_FIELDS:
+                if len(self._seen) == MOST_FIELDS:
                     self._full = True
                     found.append(f"[Only the first {MOST_FIELDS:,} fields of this form are shown]")
                 else:
-                    self._told.add(line)
+                    self._seen.add(line)
                     found.append(line)
         except damage:
             found.append("[The other form fields on this page are damaged]")

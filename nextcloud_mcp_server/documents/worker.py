@@ -93,14 +93,14 @@ def limit_time(resource: Limits | None, size: int) -> None:
         _set(resource, {"RLIMIT_CPU": (SMALL_CPU_SECONDS, SMALL_CPU_SECONDS + 1)})
 
 
-def work(kind: Kind, source: BinaryIO, target: BinaryIO, told: TextIO) -> None:
+def work(kind: Kind, source: BinaryIO, target: BinaryIO, status: TextIO) -> None:
     """Read a document, and write at the end how it went."""
 
     def tell(line: str) -> None:
         # Text read so far counts even when the process is ended at its deadline.
         target.flush()
-        told.write(f"{line}\n")
-        told.flush()
+        status.write(f"{line}\n")
+        status.flush()
 
     out = Output(target.write, tell)
     end: End = "ok"

@@ -3,14 +3,10 @@
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from io import StringIO
-from typing import Final, Protocol, Self, cast
+from typing import Final, Self
 
 #: More than any single change of the UTC offset.
 _BEFORE: Final = timedelta(days=1)
-
-
-class _ZoneReader(Protocol):
-    def get(self) -> tzinfo: ...
 
 
 class DescribedZone(tzinfo):
@@ -36,7 +32,8 @@ class DescribedZone(tzinfo):
         from dateutil import tz  # noqa: PLC0415 - hardly any zone needs it  # pyright: ignore[reportMissingModuleSource]
 
         try:
-            return cls(key, written, cast("_ZoneReader", tz.tzical(StringIO(written))).get())
+            rules = tz.tzical(StringIO(written)).get()
+            return None if rules is None else cls(key, written, rules)
         except (ValueError, TypeError, AttributeError, IndexError):
             return None
 

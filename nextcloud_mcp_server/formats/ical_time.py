@@ -173,11 +173,6 @@ def instant(moment: Moment, zone: tzinfo) -> datetime:
     return on_clock(moment).replace(tzinfo=zone)
 
 
-def plus(moment: Moment, length: timedelta) -> Moment:
-    """Add a length in local time: a day later has the same time, whatever the zone changes that night."""
-    return moment + length
-
-
 def later(moment: Moment, passes: timedelta, model: Moment) -> Moment:
     """Add elapsed time, in the time zone of `model`; floating times are added in local time."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:

@@ -5,10 +5,10 @@ rule is moved to just before the requested range, and the number of steps is lim
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, Protocol, Self, cast
+from typing import Final, Self, cast
 
 from nextcloud_mcp_server.formats import ical_time, timestamp
 from nextcloud_mcp_server.formats.ical import Unreadable
@@ -30,15 +30,6 @@ _RHYTHMS: Final = {
 _PART = re.compile(r"[A-Z]+=[A-Z0-9,+:-]+")
 _SAFE_DAY: Final = 28
 _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-
-
-class _Rule(Protocol):
-    def __iter__(self) -> Iterator[datetime]: ...
-    def replace(self, **changes: object) -> "_Rule": ...
-
-
-class _Reader(Protocol):
-    def rrulestr(self, text: str, *, dtstart: datetime) -> _Rule: ...
 
 
 class _PastTheEnd(Exception):
@@ -182,13 +173,13 @@ class Rule:
         times = (date for date in dates if date >= start)
         return islice(times, int(self._rest["COUNT"])) if self.counts else times
 
-    def _built(self, start: datetime, steps: int) -> _Rule:
+    def _built(self, start: datetime, steps: int) -> Iterable[datetime]:
         from dateutil import rrule  # noqa: PLC0415 - only what recurs needs it  # pyright: ignore[reportMissingModuleSource]
 
         text = ";".join(
             [f"FREQ={self.frequency}", *(f"{name}={value}" for name, value in self._rest.items())]
         )
-        built = cast("_Reader", rrule).rrulestr(text, dtstart=start)
+        built = cast("rrule.rrule", rrule.rrulestr(text, dtstart=start))
         return built.replace(interval=_Steps(self.interval, steps))
 
     def _led_to(self, low: datetime) -> datetime:

@@ -7,6 +7,11 @@ from typing import Final
 _LAST_SECOND: Final = 253_402_300_799
 
 
+def now() -> datetime:
+    """Return the present time."""
+    return datetime.now(UTC)
+
+
 def moment(seconds: int) -> datetime:
     """Convert Unix seconds; a value out of range becomes the nearest valid time instead of an error.
 

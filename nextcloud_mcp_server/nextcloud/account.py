@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -23,7 +22,7 @@ from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
 from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
-from nextcloud_mcp_server.nextcloud.search import KnownProviders, SearchClient
+from nextcloud_mcp_server.nextcloud.search import SearchClient
 from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -53,7 +52,6 @@ class Account:
         *,
         wide: NextcloudHttp | None = None,
         shelf: Callable[[Topic], CachedContent[Any]] | None = None,
-        providers: KnownProviders | None = None,
         cache: UserCache | None = None,
     ) -> None:
         self.uid = http.uid
@@ -67,7 +65,6 @@ class Account:
         self._connection = Connection(http, wide, shelf or _no_shelf, self._cache)
         self._clients: dict[type[AppClient], AppClient] = {}
         self._wide = wide
-        self._providers = providers
 
     @cached_property
     def download(self) -> "DownloadClient":
@@ -96,7 +93,7 @@ class Account:
     @cached_property
     def search(self) -> SearchClient:
         """What Nextcloud's unified search finds."""
-        return SearchClient(self._http, wide=self._wide, known=self._providers)
+        return SearchClient(self._http, wide=self._wide, cache=self._cache)
 
     @cached_property
     def file_search(self) -> FileSearch:
@@ -122,17 +119,9 @@ class Account:
         return self._http.changes
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfo(Answer):
     """The content of `status.php`, which is public."""
 
-    version: str
-    product_name: str
-    maintenance: bool
-    needs_upgrade: bool
-
-
-class _Status(Answer):
     installed: bool
     maintenance: bool
     needs_upgrade: bool = Field(default=False, validation_alias="needsDbUpgrade")
@@ -166,7 +155,6 @@ class Nextcloud:
             self._http(credential, uid=uid, turns=turns.of(credential)),
             wide=self._http(credential, uid=uid, turns=turns.widely(credential, self._many)),
             shelf=partial(CachedContent[Any], self.shelves, uid, credential),
-            providers=cache.providers(credential),
             cache=cache,
         )
 
@@ -234,7 +222,7 @@ class Nextcloud:
             response = await self._anonymous.request(
                 "GET", "/status.php", max_bytes=65_536, timeout_seconds=15
             )
-            status = decoded(response, TypeAdapter(_Status))
+            status = decoded(response, TypeAdapter(ServerInfo))
         except (
             errors.NotNextcloud,
             errors.NotFound,
@@ -263,12 +251,7 @@ class Nextcloud:
             raise errors.TooOld(
                 f"This is Nextcloud {status.version}; version {_OLDEST} or newer is needed. Upgrade it."
             )
-        return ServerInfo(
-            version=status.version,
-            product_name=status.product_name,
-            maintenance=status.maintenance,
-            needs_upgrade=status.needs_upgrade,
-        )
+        return status
 
     def _http(
         self,

@@ -7,7 +7,7 @@ from typing import Final
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import entries
+from nextcloud_mcp_server.nextcloud import entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
@@ -50,7 +50,10 @@ async def take(response: httpx2.Response, path: str, *, offset: int, length: int
     if not data and version.etag is None and version.seconds is None:
         # Nextcloud answers a GET of a folder with an empty page without etag or modification time.
         raise errors.InvalidInput(f"{quoted(path)} is a folder: list it with nc_files_list_folder.")
-    _refuse_short(len(data), min(length, max(0, start + sent - offset)) if sent is not None else 0, path)
+    declared = min(length, max(0, start + sent - offset)) if sent is not None else 0
+    if len(data) < declared:
+        # Without this, paging would never end, or end too early.
+        raise file_errors.broken(len(data), declared, path)
     if not data and offset:
         raise errors.InvalidInput(f"{quoted(path)} ends before byte {offset}.")
     if total is None and sent is None and len(data) < length:
@@ -75,14 +78,6 @@ def _declared(response: httpx2.Response) -> tuple[int, int | None, int | None]:
         raise errors.ServerFault("Nextcloud answered a part of the file and not which: try again.")
     first = int(partial[1])
     return first, int(partial[2]) + 1 - first, entries.number(partial[3])
-
-
-def _refuse_short(came: int, declared: int, path: str) -> None:
-    """Raise ServerFault for fewer bytes than declared: paging would never end, or end too early."""
-    if came < declared:
-        raise errors.Unreachable(
-            f"The connection broke after {came} of {declared} bytes of {quoted(path)}: try again."
-        )
 
 
 async def _cut(response: httpx2.Response, *, skip: int, length: int) -> bytes:

@@ -1,7 +1,7 @@
 """Reads and writes calendars and calendar objects over CalDAV (RFC 4791); does not parse the objects."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
@@ -29,11 +29,12 @@ _CALENDAR: Final = (
     "d:displayname", "d:resourcetype", "cal:supported-calendar-component-set", "cal:calendar-description",
     "oc:owner-principal", "oc:read-only", "d:current-user-privilege-set", "cs:getctag",
 )  # fmt: skip
+#: An object's id has its calendar and its name.
+_OBJECT_DEPTH: Final = 2
 _OBJECT: Final = "<d:getetag/><cal:calendar-data/>"
 #: Nextcloud's own header: list subscriptions as calendars with events instead of as mere addresses.
 _SUBSCRIBED: Final = {"X-NC-CalDAV-Webcal-Caching": "On"}
 _ICS: Final = {"Content-Type": "text/calendar; charset=utf-8", **_SUBSCRIBED}
-_WRITING: Final = ("d:write", "d:write-content", "d:all")
 _PRINCIPALS: Final = ("principals/users/", "principals/federated-users/")
 
 
@@ -96,12 +97,12 @@ class CalDav:
 
     async def calendars(self) -> list[Calendar]:
         """Fetch the own, shared and subscribed calendars, without the trash and the scheduling boxes."""
-        body = dav.propfind(_CALENDAR)
-        return [
-            _calendar(segments[0], response, self._http.uid)
-            async for segments, response in self._ask("PROPFIND", (), body, depth="1")
-            if len(segments) == 1 and response.has_inner("d:resourcetype", "cal:calendar")
-        ]
+        async with self._ask("PROPFIND", (), dav.propfind(_CALENDAR)) as found:
+            return [
+                _calendar(segments[0], response, self._http.uid)
+                async for segments, response in found
+                if len(segments) == 1 and response.has_inner("d:resourcetype", "cal:calendar")
+            ]
 
     async def objects(
         self,
@@ -122,12 +123,12 @@ class CalDav:
           NotFound: No such calendar.
         """
         body = _query(kind, low, high, uid)
-        found = self._ask("REPORT", _calendar_segments(calendar), body, depth="1", wide=wide)
-        return [
-            Stored("/".join(segments), etags.told(response.text("d:getetag")), text)
-            async for segments, response in found
-            if len(segments) == len(("calendar", "object")) and (text := response.text("cal:calendar-data"))
-        ]
+        async with self._ask("REPORT", _calendar_segments(calendar), body, wide=wide) as found:
+            return [
+                Stored("/".join(segments), etags.parse(response.text("d:getetag")), text)
+                async for segments, response in found
+                if len(segments) == _OBJECT_DEPTH and (text := response.text("cal:calendar-data"))
+            ]
 
     async def get(self, object_id: str) -> Stored:
         """Fetch one object.
@@ -215,19 +216,11 @@ class CalDav:
 
     async def addresses(self) -> list[str]:
         """Fetch the addresses by which the user is invited, `mailto:` ones first."""
-        found = entries.ask(
-            self._http,
-            "PROPFIND",
-            self._principal.url(),
-            tree=self._principal,
-            body=dav.propfind(["cal:calendar-user-address-set"]),
-            headers={"Depth": "0"},
-        )
+        body, depth = dav.propfind(["cal:calendar-user-address-set"]), {"Depth": "0"}
         listed: list[str] = []
-        async with aclosing(found):
-            async for some in found:
-                for _, response in some:
-                    listed += response.inner_texts("cal:calendar-user-address-set", "d:href")
+        async with entries.ask(self._http, "PROPFIND", self._principal, body=body, headers=depth) as found:
+            async for _, response in found:
+                listed += response.inner_texts("cal:calendar-user-address-set", "d:href")
         return sorted(listed, key=lambda address: not address.lower().startswith("mailto:"))
 
     async def _put(self, object_id: str, text: str, condition: dict[str, str], *, missing: str) -> Stored:
@@ -304,23 +297,19 @@ class CalDav:
             "Nextcloud's Calendar app; after 30 days it is gone."
         )
 
-    async def _ask(
-        self, method: str, segments: dav.Segments, body: bytes, *, depth: str, wide: bool = False
-    ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
-        found = entries.ask(
+    def _ask(
+        self, method: str, segments: dav.Segments, body: bytes, *, wide: bool = False
+    ) -> AbstractAsyncContextManager[AsyncGenerator[entries.Located]]:
+        return entries.ask(
             self._wide if self._wide.just_accepted and wide else self._http,
             method,
-            self._home.url(segments),
-            tree=self._home,
+            self._home,
+            segments,
             body=body,
-            headers={"Depth": depth, **_SUBSCRIBED},
+            headers={"Depth": "1", **_SUBSCRIBED},
             sentences={404: NO_CALENDAR},
             longest=_MAX_RESPONSE_BYTES,
         )
-        async with aclosing(found):
-            async for some in found:
-                for each in some:
-                    yield each
 
 
 def segments_of(object_id: str) -> dav.Segments:
@@ -333,7 +322,7 @@ def segments_of(object_id: str) -> dav.Segments:
         segments = dav.split(object_id)
     except errors.InvalidInput:
         segments = ()
-    if len(segments) != len(("calendar", "object")) or "/".join(segments) != object_id:
+    if len(segments) != _OBJECT_DEPTH or "/".join(segments) != object_id:
         raise errors.NotFound(
             "That is no id of an event or task: pass on, unchanged, an event_id of nc_calendar_list_events "
             "or a task_id of nc_tasks_list_tasks."
@@ -355,13 +344,12 @@ def _calendar(name: str, response: DavResponse, uid: str) -> Calendar:
     owner = response.text("oc:owner-principal").strip("/")
     for start in _PRINCIPALS:
         owner = owner.removeprefix(start)
-    writable = any(response.has_inner("d:current-user-privilege-set", right) for right in _WRITING)
     return Calendar(
         id=name,
         name=response.text("d:displayname") or name,
         description=response.text("cal:calendar-description"),
         owner="" if owner == uid else owner,
-        writable=writable and response.text("oc:read-only") != "1",
+        writable=response.is_writable,
         kinds=frozenset(response.inner_texts("cal:supported-calendar-component-set", "cal:comp")),
         state=response.text("cs:getctag"),
     )

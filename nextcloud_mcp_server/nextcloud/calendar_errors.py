@@ -147,6 +147,6 @@ def worded(error: errors.NextcloudError) -> errors.NextcloudError:
     if _NO_INSTANCES in reason:
         return errors.InvalidName(_NO_OCCURRENCE)
     if reason.startswith(_VALIDATION):
-        told = reason.removeprefix(_VALIDATION)[:200]
-        return errors.InvalidName((_ALARM if "VALARM" in told else _INVALID).format(reason=told))
+        detail = reason.removeprefix(_VALIDATION)[:200]
+        return errors.InvalidName((_ALARM if "VALARM" in detail else _INVALID).format(reason=detail))
     return error

@@ -8,16 +8,17 @@ used only in a call in which Nextcloud has just listed the calendar with the sam
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from datetime import datetime, tzinfo
+from functools import partial
+from typing import ClassVar, Final, Literal, NamedTuple, Self
 
 from nextcloud_mcp_server.formats import ical
 from nextcloud_mcp_server.formats.recurrence import Series
-from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud import parallel, user_zone
+from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Stored
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, CachedContent
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 #: Memory for a text together with its parsed lines, as a multiple of its size (measured: 9.6).
 _READ: Final = 10
@@ -107,16 +108,25 @@ class Listed(NamedTuple):
 Use = Callable[[str, Sequence[ReadObject]], Awaitable[None]]
 
 
-class CalendarObjects:
-    """Fetches the objects of one kind."""
+class CalendarObjectsClient(AppClient):
+    """The base of the clients of events and of tasks, which are the calendar objects of one `kind`."""
 
-    def __init__(
-        self, dav: CalDav, kind: ObjectKind, *, cache: UserCache, shelf: CachedContent[KeptCalendars] | None
-    ) -> None:
-        self._dav = dav
-        self._kind: ObjectKind = kind
-        self._cache = cache
-        self._shelf = shelf
+    kind: ClassVar[ObjectKind]
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.http)
+        self._dav = CalDav(connection.http, connection.wide)
+        self._cache = connection.cache
+        self._shelf: CachedContent[KeptCalendars] | None = connection.content(self.kind)
+
+    @classmethod
+    def from_connection(cls, connection: Connection) -> Self:
+        """Build the client."""
+        return cls(connection)
+
+    async def zone(self) -> tzinfo:
+        """Return the user's time zone, which is cached."""
+        return await self._cache.fact("zone", partial(user_zone.of, self._http))
 
     async def hand(self, use: Use, *, calendar: str | None, within: Range | None = None) -> Listed:
         """Pass the objects of one calendar (one request) or of all (see `_in_all`) to `use`.
@@ -138,13 +148,13 @@ class CalendarObjects:
         """
         kept = None if self._shelf is None else self._shelf.take()
         before: Mapping[str, KeptCalendar] = {} if kept is None else kept.by_id
-        known = self._cache.states(self._kind)
+        known = self._cache.states(self.kind)
         states: dict[str, str] = {}
         boards: list[str] = []
         found: dict[str, KeptCalendar] = {}
 
         async def listing() -> list[str]:
-            listed = [each for each in await self._dav.calendars() if self._kind in each.kinds]
+            listed = [each for each in await self._dav.calendars() if self.kind in each.kinds]
             boards.extend(each.id for each in listed if each.app == DECK)
             states.update((each.id, each.state) for each in listed if each.app != DECK)
             return list(states)
@@ -160,7 +170,7 @@ class CalendarObjects:
             await use(name, calendar.objects)
 
         names = await parallel.of_each(listing, self._early(known, before, within), one)
-        self._cache.saw(self._kind, states)
+        self._cache.saw(self.kind, states)
         if self._shelf is not None:
             # A calendar without a state, such as a subscription, cannot be checked for changes.
             still = {
@@ -180,4 +190,4 @@ class CalendarObjects:
 
     async def _fetch(self, name: str, within: Range | None) -> list[Stored]:
         low, high = within or (None, None)
-        return await self._dav.objects(name, self._kind, low=low, high=high, wide=True)
+        return await self._dav.objects(name, self.kind, low=low, high=high, wide=True)

@@ -3,7 +3,6 @@
 Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. PROPFIND cannot list it.
 """
 
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -68,20 +67,13 @@ class CalendarTrash:
 
     async def all(self) -> list[Trashed]:
         """Fetch all deleted objects of the user's own calendars."""
-        found = entries.ask(
-            self._http,
-            "REPORT",
-            self._home.url(_OBJECTS),
-            tree=self._home,
-            body=_QUERY,
-            headers={"Depth": "1"},
-            longest=_LONGEST,
-        )
-        async with aclosing(found):
+        depth = {"Depth": "1"}
+        async with entries.ask(
+            self._http, "REPORT", self._home, _OBJECTS, body=_QUERY, headers=depth, longest=_LONGEST
+        ) as found:
             return [
                 _trashed(segments[-1], response)
-                async for some in found
-                for segments, response in some
+                async for segments, response in found
                 if len(segments) == len(_OBJECTS) + 1
             ]
 
@@ -99,7 +91,7 @@ def _trashed(name: str, response: DavResponse) -> Trashed:
     return Trashed(
         name=name,
         calendar=response.text("trash:calendar-uri"),
-        etag=etags.told(response.text("d:getetag")),
+        etag=etags.parse(response.text("d:getetag")),
         text=response.text("cal:calendar-data"),
         deleted_at=_moment(response.text("trash:deleted-at")),
     )

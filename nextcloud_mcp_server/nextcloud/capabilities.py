@@ -107,9 +107,9 @@ def _read(data: _Data, response: httpx2.Response) -> ServerCapabilities:
     )
 
 
-def _part(kind: type[_T], told: object) -> _T:
+def _part(kind: type[_T], value: object) -> _T:
     """Parse one app's capabilities; return an empty model for invalid ones, so that other apps are kept."""
     try:
-        return kind.model_validate(told)
+        return kind.model_validate(value)
     except ValidationError:
         return kind()

@@ -84,45 +84,34 @@ class ConcurrencyLimiter:
             self.refused = None
 
 
+@dataclass(frozen=True, slots=True)
 class UserLimiter:
     """Limits the requests with one credential; one slot for each request."""
 
-    def __init__(
-        self,
-        turns: ConcurrencyLimiter,
-        credential: NextcloudCredential,
-        semaphores: tuple[anyio.Semaphore, ...],
-    ) -> None:
-        self._turns = turns
-        self._credential = credential
-        self._semaphores = semaphores
+    turns: ConcurrencyLimiter
+    credential: NextcloudCredential
+    semaphores: tuple[anyio.Semaphore, ...]
 
     @property
     def just_accepted(self) -> bool:
-        """See `credential_probe.ConcurrencyLimiter`."""
-        return self._turns.has_just_accepted(self._credential)
+        """Whether Nextcloud has just accepted the credential: many requests may use it."""
+        return self.turns.has_just_accepted(self.credential)
 
     def next(self) -> "UserSlot":
         """Return the slot for a request."""
-        return UserSlot(self._turns, self._credential, self._semaphores)
+        return UserSlot(self)
 
 
-class UserSlot:
-    """Surrounds one request that is sent with a credential; see `credential_probe.Slot`."""
+class UserSlot(credential_probe.Slot):
+    """Surrounds one request that is sent with a credential."""
 
-    def __init__(
-        self,
-        turns: ConcurrencyLimiter,
-        credential: NextcloudCredential,
-        semaphores: tuple[anyio.Semaphore, ...],
-    ) -> None:
-        self._turns = turns
-        self._credential = credential
-        self._semaphores = semaphores
+    def __init__(self, limiter: UserLimiter) -> None:
+        self._turns, self._credential = limiter.turns, limiter.credential
+        self._semaphores = limiter.semaphores
         self._doubt: _Doubt | None = None
 
     async def __aenter__(self) -> Self:
-        """See `credential_probe.Slot`."""
+        """Wait as `Slot` does."""
         turns = self._turns
         while True:
             await _acquire(self._semaphores)
@@ -145,19 +134,19 @@ class UserSlot:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """See `credential_probe.Slot`."""
+        """Release the slot."""
         self._settle()
         _release(self._semaphores)
 
     def accepted(self) -> None:
-        """See `credential_probe.Slot`."""
+        """Record that Nextcloud has accepted the credential."""
         self._turns.accept(self._credential)
         self._settle()
 
     async def settled(
         self, probe: credential_probe.Probe, error: errors.CredentialRejected
     ) -> errors.NextcloudError:
-        """See `credential_probe.Slot`. Of requests rejected together only one is followed by a probe."""
+        """Return the error as `Slot` does. Of requests rejected together only one is followed by a probe."""
         turns = self._turns
         current = turns.doubt
         if turns.refused == self._credential:

@@ -8,7 +8,7 @@ counts every rejection against this server's address, which all users share.
 
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import httpx2
 
@@ -25,68 +25,34 @@ _OF_DAV: Final = ("PROPFIND", "/remote.php/dav/")
 _OCS: Final = "/ocs/"
 
 
-class Slot(Protocol):
-    """Surrounds one request with a credential; other requests wait while the credential is in doubt."""
+class Slot:
+    """Surrounds one request; this one without a limit, for requests without a credential that is stored."""
+
+    #: Whether Nextcloud has just accepted the credential: many requests may use it.
+    just_accepted: Final = False
+
+    def next(self) -> Self:
+        """Return the slot for a request: this one."""
+        return self
 
     async def __aenter__(self) -> Self:
-        """Wait until the request may be sent.
+        """Wait until the request may be sent; other requests wait while the credential is in doubt.
 
         Raises:
           CredentialRejected: The credential is dead by now.
         """
-        ...
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release the slot."""
-        ...
 
     def accepted(self) -> None:
         """Record that Nextcloud has accepted the credential."""
-        ...
 
     async def settled(self, probe: Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
         """Return the error to raise after a rejection: `error` when the probe is rejected as well."""
-        ...
-
-
-class ConcurrencyLimiter(Protocol):
-    """Limits concurrent requests; one slot for each request."""
-
-    def next(self) -> Slot:
-        """Return the slot for a request."""
-        ...
-
-    @property
-    def just_accepted(self) -> bool:
-        """Tell whether Nextcloud has just accepted the credential: many requests may use it."""
-        ...
-
-
-class NoSlot:
-    """A slot without a limit, for requests without a credential, or before the credential is stored."""
-
-    just_accepted: Final = False
-
-    def next(self) -> Self:
-        """See `ConcurrencyLimiter`."""
-        return self
-
-    async def __aenter__(self) -> Self:
-        """See `Slot`."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """See `Slot`."""
-
-    def accepted(self) -> None:
-        """See `Slot`."""
-
-    async def settled(self, probe: Probe, error: errors.CredentialRejected) -> errors.NextcloudError:
-        """See `Slot`."""
         return said(await is_dead(probe), error)
 
 

@@ -200,10 +200,13 @@ def _decode(path: str) -> Segments | None:
     return tuple(segments)
 
 
+def _prop(properties: Iterable[str]) -> str:
+    return f"<d:prop>{''.join(f'<{each}/>' for each in properties)}</d:prop>"
+
+
 def propfind(properties: Iterable[str]) -> bytes:
     """Return a PROPFIND body for these properties, such as `d:getetag`."""
-    wanted = "".join(f"<{each}/>" for each in properties)
-    return f'<?xml version="1.0"?><d:propfind {DECLARED}><d:prop>{wanted}</d:prop></d:propfind>'.encode()
+    return f'<?xml version="1.0"?><d:propfind {DECLARED}>{_prop(properties)}</d:propfind>'.encode()
 
 
 def proppatch(property_name: str, value: str) -> bytes:
@@ -216,19 +219,17 @@ def proppatch(property_name: str, value: str) -> bytes:
 
 def filter_files(properties: Iterable[str], *, tag_id: str) -> bytes:
     """Return a REPORT body that finds files with a tag, with these properties."""
-    wanted = "".join(f"<{each}/>" for each in properties)
     rules = f"<oc:systemtag>{escape(tag_id, quote=False)}</oc:systemtag>"
     return (
-        f'<?xml version="1.0"?><oc:filter-files {DECLARED}><d:prop>{wanted}</d:prop>'
+        f'<?xml version="1.0"?><oc:filter-files {DECLARED}>{_prop(properties)}'
         f"<oc:filter-rules>{rules}</oc:filter-rules></oc:filter-files>"
     ).encode()
 
 
 def multiget(report: str, properties: Iterable[str], hrefs: Iterable[str]) -> bytes:
     """Return a REPORT body that reads these members of a collection (RFC 4791 §7.9, RFC 6352 §8.7)."""
-    wanted = "".join(f"<{each}/>" for each in properties)
     named = "".join(f"<d:href>{escape(each, quote=False)}</d:href>" for each in hrefs)
-    return f'<?xml version="1.0"?><{report} {DECLARED}><d:prop>{wanted}</d:prop>{named}</{report}>'.encode()
+    return f'<?xml version="1.0"?><{report} {DECLARED}>{_prop(properties)}{named}</{report}>'.encode()
 
 
 def filter_comments(*, limit: int, offset: int) -> bytes:
@@ -242,45 +243,11 @@ def filter_comments(*, limit: int, offset: int) -> bytes:
 def like(property_name: str, text: str) -> str:
     r"""Return a condition: the text occurs; `%`, `_` and `\` in it are literal."""
     literal = text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
-    return _compare("like", property_name, f"%{literal}%")
+    return compare("like", property_name, f"%{literal}%")
 
 
-def starts_with(property_name: str, text: str) -> str:
-    """Return a condition: the value begins with this text, which has no wildcard."""
-    return _compare("like", property_name, f"{text}%")
-
-
-def equals(property_name: str, value: str) -> str:
-    """Return a condition: the value is equal."""
-    return _compare("eq", property_name, value)
-
-
-def at_least(property_name: str, value: str) -> str:
-    """Return a condition: the value is this or greater."""
-    return _compare("gte", property_name, value)
-
-
-def at_most(property_name: str, value: str) -> str:
-    """Return a condition: the value is this or less."""
-    return _compare("lte", property_name, value)
-
-
-def is_folder() -> str:
-    """Return a condition: the resource is a folder."""
-    return "<d:is-collection/>"
-
-
-def any_of(conditions: Iterable[str]) -> str:
-    """Return a condition: one of several conditions holds."""
-    return f"<d:or>{''.join(conditions)}</d:or>"
-
-
-def negate(condition: str) -> str:
-    """Return a condition: the given one does not hold."""
-    return f"<d:not>{condition}</d:not>"
-
-
-def _compare(operator: str, property_name: str, value: str) -> str:
+def compare(operator: str, property_name: str, value: str) -> str:
+    """Return a condition: `eq`, `gte`, `lte`, or `like`, whose wildcards are `%` and `_`."""
     literal = escape(value, quote=False)
     return f"<d:{operator}><d:prop><{property_name}/></d:prop><d:literal>{literal}</d:literal></d:{operator}>"
 
@@ -289,12 +256,11 @@ def search(
     *, scope: str, properties: Iterable[str], conditions: Sequence[str], limit: int, first: int
 ) -> bytes:
     """Return a SEARCH body: all conditions hold, newest first, `limit` rows from row `first` on."""
-    wanted = "".join(f"<{each}/>" for each in properties)
     where = conditions[0] if len(conditions) == 1 else f"<d:and>{''.join(conditions)}</d:and>"
     start = f'<s:firstresult xmlns:s="{_SEARCH_NAMESPACE}">{first}</s:firstresult>' if first else ""
     return (
         f'<?xml version="1.0"?><d:searchrequest {DECLARED}><d:basicsearch>'
-        f"<d:select><d:prop>{wanted}</d:prop></d:select>"
+        f"<d:select>{_prop(properties)}</d:select>"
         f"<d:from><d:scope><d:href>{escape(scope, quote=False)}</d:href><d:depth>infinity</d:depth></d:scope></d:from>"
         f"<d:where>{where}</d:where>"
         "<d:orderby><d:order><d:prop><d:getlastmodified/></d:prop><d:descending/></d:order></d:orderby>"

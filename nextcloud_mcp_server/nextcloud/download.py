@@ -12,7 +12,6 @@ from nextcloud_mcp_server.nextcloud import byte_range, dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
 
 #: The total time limit of a download, in seconds; until then it continues as long as bytes arrive.
@@ -111,6 +110,4 @@ async def _pieces(response: httpx2.Response, path: str, total: int | None) -> As
         came += len(piece)
         yield piece
     if total is not None and came != total:
-        raise errors.Unreachable(
-            f"The connection broke after {came} of {total} bytes of {quoted(path)}: try again."
-        )
+        raise file_errors.broken(came, total, path)

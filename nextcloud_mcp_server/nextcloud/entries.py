@@ -1,7 +1,7 @@
 """Files and folders, read from DAV responses."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -52,6 +52,10 @@ _MONTHS: Final = {
     "Jan": "01", "Feb": "02", "Mar": "03", "Apr": "04", "May": "05", "Jun": "06",
     "Jul": "07", "Aug": "08", "Sep": "09", "Oct": "10", "Nov": "11", "Dec": "12",
 }  # fmt: skip
+
+
+#: An answer, and the place in a tree that it is about.
+Located = tuple[dav.Segments, DavResponse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
-        etags.told(texts.get(_ETAG, "")),
+        etags.parse(texts.get(_ETAG, "")),
         texts.get(_FAVORITE) == "1",
         texts.get(_ENCRYPTED) == "1",
     )
@@ -174,36 +178,48 @@ def responses_of(
     return multistatus.read(response.aiter_bytes(), longest=longest, refused=refused)
 
 
+@asynccontextmanager
 async def ask(
     http: NextcloudHttp,
     method: str,
-    url: str,
-    *,
     tree: dav.Tree,
+    segments: dav.Segments = (),
+    *,
     body: bytes,
+    url: str = "",
     headers: Mapping[str, str] | None = None,
     sentences: Mapping[int, str] | None = None,
     longest: int = multistatus.MAX_RESPONSE_BYTES,
-) -> AsyncGenerator[list[tuple[dav.Segments, DavResponse]]]:
-    """Send one DAV request and yield the answers about this tree in batches; reads every DAV list.
+) -> AsyncGenerator[AsyncGenerator[Located]]:
+    """Send one DAV request and give the answers about this tree one by one; reads every DAV list.
 
-    Answers about other places are left out, which a remark says.
+    `url` is only given where it is not that of the segments. Answers about other places are left out, which a remark
+    says.
 
     Raises:
       NotNextcloud: The response has answers, and all of them are about other places.
     """
-    sent = {**dav.XML_HEADERS, **(headers or {})}
-    named = left_out = 0
+    sent, url = {**dav.XML_HEADERS, **(headers or {})}, url or tree.url(segments)
     async with (
         http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
-        aclosing(responses_of(response, sentences=sentences, longest=longest)) as found,
+        aclosing(responses_of(response, sentences=sentences, longest=longest)) as batches,
+        aclosing(_inside(tree, batches, {response.url.host, http.base.host, http.web.host})) as found,
     ):
-        hosts = {response.url.host, http.base.host, http.web.host}
-        async for responses in found:
-            located = [(tree.locate(each.href, hosts=hosts), each) for each in responses]
-            kept = [(segments, each) for segments, each in located if segments is not None]
-            named, left_out = named + len(located), left_out + len(located) - len(kept)
-            yield kept
+        yield found
+
+
+async def _inside(
+    tree: dav.Tree, batches: AsyncIterable[list[DavResponse]], hosts: Collection[str]
+) -> AsyncGenerator[Located]:
+    named = left_out = 0
+    async for responses in batches:
+        named += len(responses)
+        for each in responses:
+            segments = tree.locate(each.href, hosts=hosts)
+            if segments is None:
+                left_out += 1
+            else:
+                yield segments, each
     if left_out and left_out == named:
         raise errors.NotNextcloud(
             f"Nextcloud's answer names {named} {'things' if named > 1 else 'thing'}, but under another host name "

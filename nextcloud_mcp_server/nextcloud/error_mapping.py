@@ -180,10 +180,10 @@ def of_storage(
     shown: str, response: httpx2.Response, status: httpx2.Response
 ) -> errors.NextcloudError | None:
     """Return the error for an offline storage or Nextcloud; None when `status.php` does not tell which."""
-    told = _json(status)
-    if "maintenance" not in told:
+    body = _json(status)
+    if "maintenance" not in body:
         return None
-    if told["maintenance"] or told.get("needsDbUpgrade"):
+    if body["maintenance"] or body.get("needsDbUpgrade"):
         return _maintenance()
     what = (
         "An external storage of this account"
@@ -230,7 +230,7 @@ def _special(  # noqa: C901, PLR0911  # a table, one row per meaning
             return errors.StorageFull(
                 f"This needs {room[1]} bytes and the quota leaves {room[2]}, so nothing was written: free some space "
                 "first.",
-                told=True,
+                has_numbers=True,
             )
         case 500 if "LockedException" in text:
             return errors.Locked(_SENTENCES[423])
@@ -246,10 +246,10 @@ def _throttled(response: httpx2.Response) -> errors.NextcloudError:
         # Nextcloud always sends a message for too many failed logins. With an empty body, or an empty list as JSON
         # (`RateLimitingMiddleware` of Nextcloud), it answers an action that is repeated too often, such as the
         # twenty-first share in ten minutes.
-        told = "ten minutes" if wait is None else _seconds(wait)
-        return errors.Throttled(_TOO_OFTEN.format(wait=told), retry_after_seconds=wait)
-    told = "" if wait is None else f"; it asks to wait {_seconds(wait)}"
-    return errors.Throttled(_SENTENCES[429].format(wait=told), retry_after_seconds=wait)
+        pause = "ten minutes" if wait is None else _seconds(wait)
+        return errors.Throttled(_TOO_OFTEN.format(wait=pause), retry_after_seconds=wait)
+    pause = "" if wait is None else f"; it asks to wait {_seconds(wait)}"
+    return errors.Throttled(_SENTENCES[429].format(wait=pause), retry_after_seconds=wait)
 
 
 def _precondition(response: httpx2.Response, sentences: Mapping[int, str]) -> errors.NextcloudError:

@@ -54,7 +54,7 @@ def required(etag: str | None) -> str:
     return etag
 
 
-def told(text: str) -> str | None:
+def parse(text: str) -> str | None:
     """Read the `getetag` of a DAV response; None when it is missing or not valid in a header."""
     if not text:
         return None

@@ -34,6 +34,13 @@ def in_doubt(path: str) -> Generator[None]:
         ) from error
 
 
+def broken(came: int, size: int, path: str) -> errors.Unreachable:
+    """Return the error for a file of which only a part arrived."""
+    return errors.Unreachable(
+        f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again."
+    )
+
+
 def perhaps(error: errors.NextcloudError) -> str:
     """Return a text for an error that says the change may have happened, where that is unknown."""
     unknown = isinstance(error, errors.Unreachable | errors.ServerFault | errors.NotNextcloud)

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.spelling import composed, folded
+
+_IS_FOLDER: Final = "<d:is-collection/>"
 
 Kind = Literal["file", "folder", "image", "video", "audio", "text", "pdf"]
 
@@ -61,23 +63,19 @@ class Query:
 
     def conditions(self) -> list[str]:
         """Return the conditions for a SEARCH body."""
-        found: list[str] = []
-        if self.name:
-            found.append(_named(self.name))
+        found = [_named(self.name)] if self.name else []
         if self.any_word:
-            found.append(dav.any_of(_named(word) for word in self.any_word))
+            found.append(f"<d:or>{''.join(map(_named, self.any_word))}</d:or>")
         if self.kind:
             found.append(_of_kind(self.kind))
-        if self.min_size is not None:
-            found.append(dav.at_least("oc:size", str(self.min_size)))
-        if self.max_size is not None:
-            found.append(dav.at_most("oc:size", str(self.max_size)))
-        if self.modified_after:
-            found.append(dav.at_least("d:getlastmodified", _moment(self.modified_after)))
-        if self.modified_before:
-            found.append(dav.at_most("d:getlastmodified", _moment(self.modified_before)))
-        if self.favourite:
-            found.append(dav.equals("oc:favorite", "yes"))
+        compared = (
+            ("gte", "oc:size", self.min_size),
+            ("lte", "oc:size", self.max_size),
+            ("gte", "d:getlastmodified", self.modified_after),
+            ("lte", "d:getlastmodified", self.modified_before),
+            ("eq", "oc:favorite", "yes" if self.favourite else None),
+        )
+        found += [dav.compare(how, what, _value(value)) for how, what, value in compared if value is not None]
         return found
 
 
@@ -96,15 +94,16 @@ def _is_of_kind(entry: Entry, kind: Kind) -> bool:
 def _of_kind(kind: Kind) -> str:
     match kind:
         case "folder":
-            return dav.is_folder()
+            return _IS_FOLDER
         case "file":
-            return dav.negate(dav.is_folder())
+            return f"<d:not>{_IS_FOLDER}</d:not>"
         case "pdf":
-            return dav.equals("d:getcontenttype", "application/pdf")
+            return dav.compare("eq", "d:getcontenttype", "application/pdf")
         case _:
-            return dav.starts_with("d:getcontenttype", f"{kind}/")
+            return dav.compare("like", "d:getcontenttype", f"{kind}/%")
 
 
-def _moment(at: datetime) -> str:
+def _value(value: str | int | datetime) -> str:
     # Nextcloud reads DateTimeInterface::ATOM and takes any other form for 1970.
-    return at.astimezone(UTC).replace(microsecond=0).isoformat()
+    is_moment = isinstance(value, datetime)
+    return value.astimezone(UTC).replace(microsecond=0).isoformat() if is_moment else str(value)

@@ -1,6 +1,5 @@
 """Finds one user's files by attributes, tags or content."""
 
-from contextlib import aclosing
 from typing import Final, NamedTuple
 
 import anyio
@@ -109,17 +108,16 @@ class FileSearch:
         asked = entries.ask(
             self._http,
             "REPORT",
-            self._tree.url(dav.split(query.folder)),
-            tree=self._tree,
+            self._tree,
+            dav.split(query.folder),
             body=dav.filter_files(entries.ROW, tag_id=tag.tag_id),
             sentences={404: f"There is no folder {quoted(query.folder)} to search in."},
         )
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    entry = entries.entry_of(segments, response)
-                    if query.matches(entry):
-                        window.offer(entry)
+        async with asked as found:
+            async for located in found:
+                entry = entries.entry_of(*located)
+                if query.matches(entry):
+                    window.offer(entry)
         page, more = window.page()
         rows = [Found(entry, _newest_first(entry)) for entry in page]
         return Finding(rows, rows[-1].position if more else None)

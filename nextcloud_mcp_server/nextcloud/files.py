@@ -1,7 +1,7 @@
 """One user's files, over WebDAV."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -63,14 +63,13 @@ class FilesClient:
         window = TopK[Entry](PLACES[order], limit=limit, after=after)
         depth = len(wanted) + 1
         folder: Entry | None = None
-        async with aclosing(self._propfind(wanted, entries.ROW, depth="1")) as found:
-            async for some in found:
-                for segments, response in some:
-                    # Some versions of Nextcloud (31.0.8) return grandchildren as well.
-                    if len(segments) == depth and dav.same(segments[:-1], wanted):
-                        window.offer(entries.entry_of(segments, response))
-                    elif dav.same(segments, wanted):
-                        folder = entries.entry_of(segments, response)
+        async with self._propfind(wanted, entries.ROW, depth="1") as found:
+            async for segments, response in found:
+                # Some versions of Nextcloud (31.0.8) return grandchildren as well.
+                if len(segments) == depth and dav.same(segments[:-1], wanted):
+                    window.offer(entries.entry_of(segments, response))
+                elif dav.same(segments, wanted):
+                    folder = entries.entry_of(segments, response)
         if folder is None:
             raise file_errors.not_what_was_asked(path)
         if not folder.is_folder:
@@ -169,7 +168,7 @@ class FilesClient:
         except errors.EtagMismatch as error:
             raise file_errors.changed(shown, error.current_etag) from error
         except errors.StorageFull as error:
-            if error.told:
+            if error.has_numbers:
                 raise
             # Nextcloud answers 507 for forbidden kinds of files as well, so the quota is fetched.
             raise errors.StorageFull(f"{error} {await self.room(segments[:-1], len(data))}") from error
@@ -322,9 +321,10 @@ class FilesClient:
         )
         rows: list[Entry] = []
         try:
-            asked = entries.ask(self._http, "SEARCH", f"{dav.SERVICE}/", tree=self._tree, body=body)
-            async with aclosing(asked) as found:
-                rows = [entries.entry_of(*each) async for some in found for each in some]
+            async with entries.ask(
+                self._http, "SEARCH", self._tree, body=body, url=f"{dav.SERVICE}/"
+            ) as found:
+                rows = [entries.entry_of(*each) async for each in found]
         except (errors.NotFound, errors.InvalidName) as error:
             if not inside:
                 raise
@@ -359,27 +359,24 @@ class FilesClient:
         except file_errors.NOT_SEEN:
             return None
 
-    async def _one(
-        self, segments: dav.Segments, properties: tuple[str, ...]
-    ) -> tuple[dav.Segments, entries.DavResponse]:
-        async with aclosing(self._propfind(segments, properties, depth="0")) as found:
-            async for some in found:
-                for located, response in some:
-                    if not dav.same(located, segments):
-                        continue
-                    if response.text("d:getetag") == _NO_ETAG and dav.is_kept(located[-1]):
-                        raise errors.NotFound(file_errors.missing(dav.join(segments)))
-                    return located, response
+    async def _one(self, segments: dav.Segments, properties: tuple[str, ...]) -> entries.Located:
+        async with self._propfind(segments, properties, depth="0") as found:
+            async for located, response in found:
+                if not dav.same(located, segments):
+                    continue
+                if response.text("d:getetag") == _NO_ETAG and dav.is_kept(located[-1]):
+                    raise errors.NotFound(file_errors.missing(dav.join(segments)))
+                return located, response
         raise file_errors.not_what_was_asked(dav.join(segments))
 
     def _propfind(
         self, segments: dav.Segments, properties: tuple[str, ...], *, depth: str
-    ) -> AsyncGenerator[list[tuple[dav.Segments, entries.DavResponse]]]:
+    ) -> AbstractAsyncContextManager[AsyncGenerator[entries.Located]]:
         return entries.ask(
             self._http,
             "PROPFIND",
-            self._tree.url(segments),
-            tree=self._tree,
+            self._tree,
+            segments,
             body=dav.propfind(properties),
             # Omit missing properties (RFC 7240 §4.2): in a list these would double its size.
             headers={"Depth": depth, "Prefer": "return=minimal"},

@@ -2,8 +2,8 @@
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import body, credential_probe, error_mapping, redirect, retry
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import UserLimiter
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
 from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
@@ -98,7 +99,7 @@ class NextcloudHttp:
         credential: NextcloudCredential | None = None,
         uid: str = "",
         public_url: NextcloudUrl | None = None,
-        turns: credential_probe.ConcurrencyLimiter | None = None,
+        turns: UserLimiter | None = None,
     ) -> None:
         self.uid = uid
         self.base = base
@@ -106,7 +107,7 @@ class NextcloudHttp:
         self.web = public_url or base
         self._pool = pool
         self._auth = auth_of(credential)
-        self._turns = turns or credential_probe.NoSlot()
+        self._turns = turns or credential_probe.Slot()
         self.changes = 0
         self._host = {} if public_url is None else {"Host": public_url.netloc}
 
@@ -197,40 +198,35 @@ class NextcloudHttp:
             f"{error_mapping.IN_DOUBT}"
         ) from refused
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self,
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         timeout_seconds: float = _STREAM_SECONDS,
         sentences: Mapping[int, str] | None = None,
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
+    ) -> AsyncGenerator[httpx2.Response]:
         """Open a response without reading it, uncompressed; opening is repeated as in `request`.
 
         Raises:
           NextcloudError: As `request`.
         """
-        return self._stream(
+        opened = partial(
+            self._open,
             method,
             path,
             timeout_seconds=timeout_seconds,
             sentences=sentences or {},
-            params=params,
             headers={"Accept-Encoding": "identity", **(headers or {})},
             content=content,
         )
-
-    @asynccontextmanager
-    async def _stream(self, method: str, path: str, **options: Any) -> AsyncGenerator[httpx2.Response]:  # noqa: ANN401  # passed on
         repeater = retry.Retrier(Kind.READING if method in READING else Kind.ONCE)
         try:
             async with AsyncExitStack() as stack:
-                response = await repeater.run(
-                    lambda: stack.enter_async_context(self._open(method, path, **options))
-                )
+                response = await repeater.run(lambda: stack.enter_async_context(opened()))
                 if coding := body.coding_of(response):
                     # Part of a compressed body has other offsets and an unknown size.
                     raise body.unasked(coding)

@@ -26,12 +26,11 @@ class StartedFlow:
     poll_token: SecretStr
 
 
-@dataclass(frozen=True, slots=True)
-class GrantedFlow:
+class GrantedFlow(Answer):
     """The result of a completed flow, which Nextcloud returns once."""
 
-    login_name: str
-    app_password: SecretStr
+    login_name: str = Field(validation_alias="loginName", min_length=1)
+    app_password: SecretStr = Field(validation_alias="appPassword", min_length=1)
 
 
 class _Poll(Answer):
@@ -41,11 +40,6 @@ class _Poll(Answer):
 class _Started(Answer):
     poll: _Poll
     login: SecretStr
-
-
-class _Granted(Answer):
-    login_name: str = Field(validation_alias="loginName", min_length=1)
-    app_password: SecretStr = Field(validation_alias="appPassword", min_length=1)
 
 
 class LoginFlowClient:
@@ -110,5 +104,4 @@ class LoginFlowClient:
             )
         except errors.NotFound:
             return None
-        granted = decoded(response, TypeAdapter(_Granted))
-        return GrantedFlow(login_name=granted.login_name, app_password=granted.app_password)
+        return decoded(response, TypeAdapter(GrantedFlow))

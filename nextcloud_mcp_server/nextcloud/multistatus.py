@@ -108,6 +108,15 @@ class DavResponse(NamedTuple):
         wanted = dav.name(inner)
         return any(tag == wanted for tag, _ in self.inner.get(dav.name(qualified), ()))
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the user may write to what is in this calendar or address book."""
+        writing = any(
+            self.has_inner("d:current-user-privilege-set", right)
+            for right in ("d:write", "d:write-content", "d:all")
+        )
+        return writing and self.text("oc:read-only") != "1"
+
     def inner_texts(self, qualified: str, inner: str) -> list[str]:
         """Return the texts of all elements of one kind inside a property."""
         wanted = dav.name(inner)
@@ -141,7 +150,7 @@ async def read(  # noqa: C901 - one loop, and what may end it
     growing: _Growing | None = None
     beginning = tail = b""
     total = unfinished = 0
-    told = _Told()
+    readable = _ReadableCheck()
     try:
         async for received in chunks:
             chunk = received
@@ -157,37 +166,37 @@ async def read(  # noqa: C901 - one loop, and what may end it
             for start in range(0, len(chunk), _SLICE):
                 piece = chunk[start : start + _SLICE]
                 unfinished += len(piece)
-                if responses := told.hear(growing.feed(piece)):
+                if responses := readable.record(growing.feed(piece)):
                     unfinished = 0
                     yield responses
                 if unfinished > longest:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
-        if responses := told.hear(_whole(beginning) if growing is None else growing.close()):
+        if responses := readable.record(_whole(beginning) if growing is None else growing.close()):
             yield responses
-        told.refuse_silence()
+        readable.refuse_unreadable()
     except _etree().XMLSyntaxError as error:
         if (found := refused(await _end(chunks, tail))) is not None:
             raise found from None
         raise errors.ServerFault("Nextcloud's answer was not complete, valid XML: try again.") from error
 
 
-class _Told:
+class _ReadableCheck:
     """Checks that some property was readable: a list of refused resources must not look empty."""
 
     def __init__(self) -> None:
-        self._silent = True
+        self._all_refused = True
         self._refusal = ""
 
-    def hear(self, responses: list[DavResponse]) -> list[DavResponse]:
+    def record(self, responses: list[DavResponse]) -> list[DavResponse]:
         """Record responses as they arrive and return them."""
-        if self._silent and responses:
-            self._silent = all(each.refusal for each in responses)
+        if self._all_refused and responses:
+            self._all_refused = all(each.refusal for each in responses)
             self._refusal = responses[-1].refusal
         return responses
 
-    def refuse_silence(self) -> None:
+    def refuse_unreadable(self) -> None:
         """Raise Forbidden when every response was refused."""
-        if self._silent and self._refusal:
+        if self._all_refused and self._refusal:
             if _FORBIDDEN.search(self._refusal):
                 raise errors.Forbidden(
                     "Nextcloud lists this and refuses to tell anything about it: it may be read by others alone."

@@ -83,8 +83,8 @@ class OAuth2Client:
         """
         try:
             response = await self._http.request("GET", _CAPABILITIES, params={"format": "json"})
-            told: Any = response.json()
-            return told["ocs"]["data"]["capabilities"]["bruteforce"]["allow-listed"] is True
+            body: Any = response.json()
+            return body["ocs"]["data"]["capabilities"]["bruteforce"]["allow-listed"] is True
         except (errors.NextcloudError, ValueError, TypeError, KeyError):
             return False
 

@@ -48,11 +48,11 @@ async def find(http: NextcloudHttp, name: str) -> FoundUser:
     ]
     if len(exact) == 1:
         return exact[0]
-    told = ", ".join(map(str, (exact or alike)[:_NAMED]))
+    names = ", ".join(map(str, (exact or alike)[:_NAMED]))
     if exact:
         raise errors.InvalidInput(
-            f"More than one person is called {quoted(name)}: {told}. Ask which is meant, and pass "
+            f"More than one person is called {quoted(name)}: {names}. Ask which is meant, and pass "
             "what stands in brackets."
         )
-    hint = f" Called alike: {told}." if told else ""
+    hint = f" Called alike: {names}." if names else ""
     raise errors.NotFound(f"No user is called {quoted(name)} here.{hint} Ask the person for the name.")

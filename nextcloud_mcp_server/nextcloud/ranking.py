@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
+import anyio
 from anyio import to_thread
 
 from nextcloud_mcp_server.errors import InvalidInput
@@ -37,8 +39,9 @@ _ARTICLES: Final = frozenset("AEIOUYÀ")
 _LONGEST_QUESTION: Final = 10_000
 #: More terms do not improve a ranking.
 MOST_TERMS: Final = 24
-#: The maximum number of occurrences examined per text.
+#: The maximum number of occurrences that count per text, and of those that are examined.
 _MOST_PLACES: Final = 40
+_MOST_EXAMINED: Final = 2_000
 _SHORTEST_PREFIX: Final = 3
 _SHORTEST_PART: Final = 4
 #: The length of an inflectional ending: the difference of plan and plans, Frist and Fristen.
@@ -94,10 +97,12 @@ class Term:
         return replace(best, count=count)
 
     def _places(self, text: str) -> Iterator[tuple[int, float]]:
-        stem = self._stem()
+        stem, examined = self._stem(), 0
         at = text.find(stem)
-        while at >= 0:
-            end = _REST.match(text, at + len(stem))
+        while at >= 0 and examined < _MOST_EXAMINED:
+            examined += 1
+            # No further than `_level` compares: a text may be one word of megabytes.
+            end = _REST.match(text, at + len(stem), at + len(self.folded) + _ENDING + 1)
             stop = at + len(stem) if end is None else end.end()
             begins = not at or _IS_LETTER.match(text, at - 1) is None
             if level := self._level(text[at:stop], begins=begins):
@@ -185,14 +190,32 @@ class Ranking:
     missing: list[str]
 
 
-async def rank_aside(
-    documents: Sequence[Document], terms: Sequence[Term], *, phrase: str = "", enough: float | None = None
-) -> Ranking:
-    """Rank as `rank` does, in a thread.
+class _Turn:
+    """One user's turn to rank: another search of the same user at the same time waits."""
 
-    Thousands of texts take a while, and other requests must be served meanwhile.
+    def __init__(self) -> None:
+        self.lock = anyio.Lock()
+
+
+_TURNS: Final = WeakValueDictionary[str, _Turn]()
+
+
+async def rank_aside(
+    documents: Sequence[Document],
+    terms: Sequence[Term],
+    *,
+    uid: str,
+    phrase: str = "",
+    enough: float | None = None,
+) -> Ranking:
+    """Rank as `rank` does, in a thread; one at a time for each user `uid`.
+
+    Thousands of texts take a while, and other requests must be served meanwhile. Many threads of one user would
+    take nearly all processor time, and all threads that there are.
     """
-    return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
+    turn = _TURNS.setdefault(uid, _Turn())
+    async with turn.lock:
+        return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
 
 
 class _Match(NamedTuple):

@@ -1,7 +1,7 @@
 """Nextcloud's unified search: one provider per kind of content, each with its own pages."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, cast
 from urllib.parse import parse_qs, quote, urlsplit
@@ -14,11 +14,11 @@ from nextcloud_mcp_server.nextcloud import file_errors, ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 _PROVIDERS: Final = "/search/providers"
 #: Seconds to wait for one of several providers; the others have usually answered long before.
 PATIENCE_SECONDS: Final = 8.0
-_KNOWN_SECONDS: Final = 300.0
 
 Cursor = int | str
 
@@ -101,24 +101,6 @@ _LIST = TypeAdapter(ocs.Envelope[list[Provider]])
 _FOUND = TypeAdapter(ocs.Envelope[_Page])
 
 
-class KnownProviders:
-    """The providers available with one credential, cached for a while."""
-
-    def __init__(self, *, monotonic: Callable[[], float] = anyio.current_time) -> None:
-        self._monotonic = monotonic
-        self._providers: list[Provider] | None = None
-        self._fetched_at = 0.0
-
-    def get(self) -> list[Provider] | None:
-        """Return them, if they were cached recently."""
-        return self._providers if self._monotonic() - self._fetched_at < _KNOWN_SECONDS else None
-
-    def keep(self, providers: list[Provider]) -> None:
-        """Cache the providers."""
-        self._providers = providers
-        self._fetched_at = self._monotonic()
-
-
 class SearchClient:
     """Queries the search providers of one user's Nextcloud."""
 
@@ -127,12 +109,12 @@ class SearchClient:
         http: NextcloudHttp,
         *,
         wide: NextcloudHttp | None = None,
-        known: KnownProviders | None = None,
+        cache: UserCache | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._http = http
         self._wide = wide or http
-        self._known = known or KnownProviders()
+        self._cache = cache or UserCache()
         self._patience = patience
 
     async def providers(self, *, known: bool = False) -> list[Provider]:
@@ -141,12 +123,11 @@ class SearchClient:
         All providers are queried at once. So one request goes first, the one for this list, unless Nextcloud has just
         accepted the credential.
         """
-        kept = self._known.get() if known and self._wide.just_accepted else None
-        if kept is not None:
-            return kept
-        data, _ = await ocs.get(self._http, _PROVIDERS, _LIST)
-        self._known.keep(data)
-        return data
+
+        async def ask() -> list[Provider]:
+            return (await ocs.get(self._http, _PROVIDERS, _LIST))[0]
+
+        return await self._cache.fact("providers", ask, anew=not (known and self._wide.just_accepted))
 
     async def choose(self, names: Sequence[str]) -> list[Provider]:
         """Find providers by id or name; without names, all that are not external.

@@ -6,7 +6,8 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+#: The ports that an address need not name, by scheme.
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 #: RFC 3986 §2.3: escaped or not, these are equivalent.
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
@@ -24,7 +25,7 @@ def canonical(url: str) -> str:
         return url
     scheme = parts.scheme
     # `urlsplit` drops some control characters, so a URL with them is equivalent to no other.
-    if scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or not _is_plain(url):
+    if scheme not in DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or not _is_plain(url):
         return url
     query = f"?{parts.query}" if parts.query else ""
     fragment = f"#{parts.fragment}" if parts.fragment else ""
@@ -69,6 +70,12 @@ def folded(text: str) -> str:
     return composed(text).casefold()
 
 
+def has_words(query: str, *texts: str) -> bool:
+    """Tell whether the texts contain every word of a query, in any letter case."""
+    there = folded("\n".join(texts))
+    return all(word in there for word in folded(query).split())
+
+
 def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 
@@ -76,7 +83,7 @@ def _is_plain(text: str) -> bool:
 def _authority(parts: SplitResult, port: int | None, scheme: str) -> str:
     name = (parts.hostname or "").removesuffix(".")
     name = f"[{name}]" if ":" in name else name
-    return name if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
+    return name if port in (None, DEFAULT_PORTS.get(scheme)) else f"{name}:{port}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Tags, which all users share, and favourites, which each user has alone."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -158,22 +158,18 @@ class TagsClient:
         return located or (await self.find_tag(name)).tag_id
 
     async def _listed(self, tree: dav.Tree, gone: str) -> list[Tag]:
-        async with aclosing(self._asked(tree, gone)) as found:
-            tags = [_tag(response) async for some in found for segments, response in some if segments]
-        return sorted(tags, key=lambda tag: (tag.name.casefold(), tag.name))
-
-    def _asked(
-        self, tree: dav.Tree, gone: str
-    ) -> AsyncGenerator[list[tuple[dav.Segments, entries.DavResponse]]]:
-        return entries.ask(
+        asked = entries.ask(
             self._http,
             "PROPFIND",
-            f"{tree.url()}/",
-            tree=tree,
+            tree,
+            url=f"{tree.url()}/",
             body=dav.propfind(_PROPERTIES),
             headers={"Depth": "1"},
             sentences={404: gone},
         )
+        async with asked as found:
+            tags = [_tag(response) async for segments, response in found if segments]
+        return sorted(tags, key=lambda tag: (tag.name.casefold(), tag.name))
 
 
 _READ_ONLY: Final = "the person may only read this, and tags are for those who may change it."

@@ -1,6 +1,7 @@
 """One user's trash, over WebDAV."""
 
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -60,22 +61,13 @@ class TrashClient:
         return next(iter(window.page()[0]), None)
 
     async def _fill(self, window: TopK[TrashEntry], *, only: dav.Segments | None = None) -> None:
-        asked = entries.ask(
-            self._http,
-            "PROPFIND",
-            self._tree.url(),
-            tree=self._tree,
-            body=dav.propfind(_PROPERTIES),
-            headers={"Depth": "1"},
-            sentences={404: "This Nextcloud has no trash: its app for deleted files is switched off."},
-        )
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    if len(segments) == 1:
-                        entry = _entry(segments[0], response)
-                        if only is None or dav.same(_parts(entry.original_path), only):
-                            window.offer(entry)
+        off = "This Nextcloud has no trash: its app for deleted files is switched off."
+        async with self._propfind((), depth="1", missing=off) as found:
+            async for segments, response in found:
+                if len(segments) == 1:
+                    entry = _entry(segments[0], response)
+                    if only is None or dav.same(_parts(entry.original_path), only):
+                        window.offer(entry)
 
     async def restore(self, trash_id: str) -> TrashEntry:
         """Restore something to its former place and return it; two requests.
@@ -99,21 +91,24 @@ class TrashClient:
         return entry
 
     async def _find(self, segments: dav.Segments, gone: str) -> TrashEntry:
-        asked = entries.ask(
+        async with self._propfind(segments, depth="0", missing=gone) as found:
+            async for located, response in found:
+                if dav.same(located, segments):
+                    return _entry(located[0], response)
+        raise errors.NotFound(gone)
+
+    def _propfind(
+        self, segments: dav.Segments, *, depth: str, missing: str
+    ) -> AbstractAsyncContextManager[AsyncGenerator[entries.Located]]:
+        return entries.ask(
             self._http,
             "PROPFIND",
-            self._tree.url(segments),
-            tree=self._tree,
+            self._tree,
+            segments,
             body=dav.propfind(_PROPERTIES),
-            headers={"Depth": "0"},
-            sentences={404: gone},
+            headers={"Depth": depth},
+            sentences={404: missing},
         )
-        async with aclosing(asked) as found:
-            async for some in found:
-                for located, response in some:
-                    if dav.same(located, segments):
-                        return _entry(located[0], response)
-        raise errors.NotFound(gone)
 
 
 def position(entry: TrashEntry) -> Position:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.nextcloud.spelling import DEFAULT_PORTS
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 _ENTRY_POINTS = re.compile(r"/(?:index\.php|remote\.php|public\.php|status\.php|ocs)(?:/.*)?$")
 #: What follows the address of a Nextcloud that was copied from a browser.
 _PAGES = re.compile(
@@ -41,7 +41,7 @@ class NextcloudUrl:
             scheme, host, port = parts.scheme, _host(parts), parts.port
         except ValueError:
             raise _refusal("is not a URL") from None
-        if scheme not in _DEFAULT_PORTS or not host:
+        if scheme not in DEFAULT_PORTS or not host:
             raise _refusal("must start with https:// (or http://) and name a host")
         if parts.username is not None or parts.password is not None:
             raise _refusal("must not hold a user name or password")
@@ -51,7 +51,7 @@ class NextcloudUrl:
         if not _PREFIX.fullmatch(prefix) or {".", ".."} & set(prefix.split("/")):
             raise _refusal("has a path that Nextcloud cannot be installed under")
         return cls(
-            scheme=scheme, host=host, port=None if port == _DEFAULT_PORTS[scheme] else port, prefix=prefix
+            scheme=scheme, host=host, port=None if port == DEFAULT_PORTS[scheme] else port, prefix=prefix
         )
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Recently seen facts about a user's account, so that a call need not request them one after another.
 
-No user content is cached: only names and states of calendars and address books, the user's time zone and addresses.
+No user content is cached: only names and states of calendars and address books, the user's time zone and addresses,
+and the providers of the unified search.
 """
 
 from collections import OrderedDict
@@ -10,11 +11,9 @@ from time import monotonic
 from typing import Final, Literal, TypeVar, cast
 
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import ConcurrencyLimiter
-from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
-from nextcloud_mcp_server.nextcloud.search import KnownProviders
 
 Kind = Literal["VEVENT", "VTODO", "address books"]
-Fact = Literal["zone", "addresses", "encryption"]
+Fact = Literal["zone", "addresses", "encryption", "providers"]
 
 #: How long a fact is valid, in seconds: a time zone changed in Nextcloud is seen after this.
 _SECONDS: Final = 300.0
@@ -31,15 +30,8 @@ class UserCache:
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self.turns: ConcurrencyLimiter | None = None
-        self._searched: tuple[NextcloudCredential, KnownProviders] | None = None
         self._states: dict[Kind, Mapping[str, str]] = {}
         self._facts: dict[Fact, tuple[float, object]] = {}
-
-    def providers(self, credential: NextcloudCredential) -> KnownProviders:
-        """Return the cached search providers for this credential."""
-        if self._searched is None or self._searched[0] != credential:
-            self._searched = credential, KnownProviders()
-        return self._searched[1]
 
     def states(self, kind: Kind) -> Mapping[str, str]:
         """Return the last seen collections of a kind with their states; these must be confirmed."""
@@ -49,11 +41,11 @@ class UserCache:
         """Store the collections of a kind, each with its state, or an empty one."""
         self._states[kind] = dict(islice(states.items(), _MOST_NAMES))
 
-    async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Return a recently fetched fact, else call `ask`; always the same type for a name."""
+    async def fact(self, name: Fact, ask: Callable[[], Awaitable[_T]], *, anew: bool = False) -> _T:
+        """Return a recently fetched fact, else, or `anew`, call `ask`; always the same type for a name."""
         now = self._clock()
         asked, value = self._facts.get(name, (None, None))
-        if asked is not None and now - asked < _SECONDS:
+        if not anew and asked is not None and now - asked < _SECONDS:
             return cast("_T", value)
         found = await ask()
         self._facts[name] = (now, found)

@@ -1,7 +1,6 @@
 """Checks for changes by etags alone, as cheaply as Nextcloud allows."""
 
 from collections.abc import Collection, Mapping
-from contextlib import aclosing
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -101,14 +100,6 @@ class WatchClient:
     async def _send(
         self, method: str, place: Place, segments: dav.Segments, body: bytes, wanted: str, *, depth: str
     ) -> list[tuple[dav.Segments, str]]:
-        tree = self._trees[place]
-        answers = entries.ask(
-            self._http,
-            method,
-            tree.url(segments),
-            tree=tree,
-            body=body,
-            headers={"Depth": depth, **_SUBSCRIBED},
-        )
-        async with aclosing(answers):
-            return [(name, one.text(wanted)) async for some in answers for name, one in some]
+        tree, headers = self._trees[place], {"Depth": depth, **_SUBSCRIBED}
+        async with entries.ask(self._http, method, tree, segments, body=body, headers=headers) as answers:
+            return [(name, one.text(wanted)) async for name, one in answers]

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.token_scopes import covers, require
 from nextcloud_mcp_server.errors import NextcloudMcpError, TokenTooNarrow
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier, ListChanged
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Availability:
     def __init__(
         self,
         tools: Mapping[str, Facts],
-        audience: Audience,
+        change_notifier: ChangeNotifier,
         *,
         scopes: Callable[[ServerRequestContext[Any, Any]], frozenset[str] | None] = unlimited,
         at_sign_in: frozenset[str] = frozenset(SCOPES),
@@ -139,15 +139,15 @@ class Availability:
         max_people: int = MAX_PEOPLE,
     ) -> None:
         self._tools = tools
-        self.audience = audience
+        self.change_notifier = change_notifier
         self._scopes = scopes
         self._at_sign_in = at_sign_in
         self._monotonic = monotonic
         self._max_people = max_people
         needed = {each.app: each.menu for each in tools.values() if each.app is not None}
-        self._told = frozenset(app for app, menu in needed.items() if not menu)
+        self._by_capabilities = frozenset(app for app, menu in needed.items() if not menu)
         #: The apps that are only visible in a user's menu; without any, the menu is not requested.
-        self.in_menu = frozenset(needed) - self._told
+        self.in_menu = frozenset(needed) - self._by_capabilities
         self._known = OrderedDict[Hashable, _Known]()
         self._asked: dict[Hashable, tuple[FetchApps, str]] = {}
         self._asking: dict[Hashable, anyio.Event] = {}
@@ -202,7 +202,7 @@ class Availability:
         A list must not change as a side effect of other requests (2026-07-28, server/tools), and the first call
         would cause that. If Nextcloud answers later, that is a change like any other, and notified.
         """
-        owner = self.audience.owner(ctx)
+        owner = self.change_notifier.owner(ctx)
         if self.find_access is None or self.knows(owner):
             return
         if owner not in self._preparing and not self._tried_lately(owner):
@@ -246,19 +246,21 @@ class Availability:
         while len(self._known) > self._max_people:
             self._known.popitem(last=False)
         if found.missing != missing:
-            await self.audience.tell(owner, ToolsListChanged(), PromptsListChanged(), ResourcesListChanged())
+            await self.change_notifier.tell(
+                owner, ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()
+            )
         elif before is None:
             # The user has just connected: before that there was nothing to list.
-            await self.audience.tell(owner, ResourcesListChanged())
+            await self.change_notifier.tell(owner, ResourcesListChanged())
 
     def _sorted_out(self, apps: Apps) -> _Known:
         """Compute the missing apps; of each user only the apps that tools need are stored."""
-        told = replace(apps.capabilities, names=self._told & apps.capabilities.names)
+        capabilities = replace(apps.capabilities, names=self._by_capabilities & apps.capabilities.names)
         menu = apps.menu and replace(apps.menu, names=self.in_menu & apps.menu.names)
-        missing = self._told - told.names
+        missing = self._by_capabilities - capabilities.names
         if menu is not None:
             missing |= self.in_menu - menu.names
-        return _Known(self._monotonic(), missing, Apps(told, menu, apps.account))
+        return _Known(self._monotonic(), missing, Apps(capabilities, menu, apps.account))
 
     def app_of(self, tool: str) -> str | None:
         """Return the app that must be installed for a tool."""
@@ -277,7 +279,7 @@ class Availability:
                 try:
                     await job()
                 except Exception:  # a supervisor: one strange answer must not end it for every user
-                    logger.exception("the apps of a Nextcloud could not be learned")
+                    logger.exception("the apps of a user's Nextcloud could not be fetched")
 
         async with anyio.create_task_group() as group:
             while True:
@@ -313,8 +315,8 @@ class Availability:
         if not isinstance(result, dict):
             return result
         if listed is not None:
-            self.audience.join(ctx, listed)
-            if "ttlMs" in result and not self.knows(self.audience.owner(ctx)):
+            self.change_notifier.join(ctx, listed)
+            if "ttlMs" in result and not self.knows(self.change_notifier.owner(ctx)):
                 # Access may be granted, or the apps become known, at any time.
                 result = {**result, "ttlMs": 0}
         if ctx.method == "tools/list":
@@ -328,7 +330,7 @@ class Availability:
         return (
             self._permitted(ctx, facts)
             and self._wanted(ctx, facts)
-            and not self.lacks(self.audience.owner(ctx), facts.app)
+            and not self.lacks(self.change_notifier.owner(ctx), facts.app)
         )
 
     def _lists(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
 
 #: Sessions remembered at most; the oldest are dropped first.
-MAX_TOLD = 1000
+MAX_NOTIFIED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class CompletionNotifier:
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending
-        self._told: dict[str, NotifiedSession] = {}
+        self._notified: dict[str, NotifiedSession] = {}
         pending.on_finish(self._finished)
 
-    def tell(
+    def record_link(
         self,
         ctx: ServerRequestContext[Any, Any],
         elicitation_id: str,
@@ -55,28 +55,28 @@ class CompletionNotifier:
         key = session or stand_in
         if key is None:
             return
-        self._told.pop(key, None)
-        self._told[key] = NotifiedSession(ctx.session if session else None, elicitation_id, in_text)
-        while len(self._told) > MAX_TOLD:
-            del self._told[next(iter(self._told))]
+        self._notified.pop(key, None)
+        self._notified[key] = NotifiedSession(ctx.session if session else None, elicitation_id, in_text)
+        while len(self._notified) > MAX_NOTIFIED:
+            del self._notified[next(iter(self._notified))]
         self._pending.watch(elicitation_id, seconds=seconds)
 
-    def told(
+    def last_link(
         self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None
     ) -> NotifiedSession | None:
         """Return the session of this request, with the link that it got last."""
-        return self._told.get(wire.session_key(ctx) or stand_in or "")
+        return self._notified.get(wire.session_key(ctx) or stand_in or "")
 
     def forget(self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None) -> None:
         """Forget the session of this request: its client knows how the consent request ended."""
-        self._told.pop(wire.session_key(ctx) or stand_in or "", None)
+        self._notified.pop(wire.session_key(ctx) or stand_in or "", None)
 
     async def _finished(self, elicitation_id: str) -> None:
-        for told in list(self._told.values()):
+        for notified in list(self._notified.values()):
             if (
-                told.session is not None
-                and told.elicitation_id == elicitation_id
+                notified.session is not None
+                and notified.elicitation_id == elicitation_id
                 # Other clients do not know the notification: unknown ones have broken clients.
-                and wire.declares_url(told.session.client_capabilities)
+                and wire.declares_url(notified.session.client_capabilities)
             ):
-                await told.session.send_elicit_complete(elicitation_id)
+                await notified.session.send_elicit_complete(elicitation_id)

@@ -31,12 +31,12 @@ async def hold(
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> bool:
     """Wait until a consent request has ended, or until a time of the event loop; return whether it has."""
-    told = 0
+    reports = 0
     while True:
         left = max(until - anyio.current_time(), 0.0)
         if wants_progress(ctx):
-            told += 1
-            await ctx.session.report_progress(told * _STEP, message=WAITING)
+            reports += 1
+            await ctx.session.report_progress(reports * _STEP, message=WAITING)
         seconds = min(left, progress_seconds)
         if await pending.wait(elicitation_id, seconds=seconds):
             return True

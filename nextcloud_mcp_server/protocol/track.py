@@ -70,7 +70,7 @@ class Track(Extension):
 
     async def _track(self, ctx: ServerRequestContext[Any, Any], params: TrackParams) -> HandlerResult:
         elicitation_id = _canonical(params.elicitation_id)
-        started_at, told = anyio.current_time(), 0.0
+        started_at, progress = anyio.current_time(), 0.0
         answer = await self._answer(ctx, elicitation_id)
         while answer is None:
             waited = anyio.current_time() - started_at
@@ -78,8 +78,8 @@ class Track(Extension):
             if left <= 0:
                 raise MCPError(TIMED_OUT, "Elicitation timed out - user did not complete authorization")
             # Progress must increase with every notification (MCP, basic/utilities/progress).
-            told = max(round(waited, 3), told + 0.001)
-            await ctx.session.report_progress(told, self._timeout_seconds, WAITING)
+            progress = max(round(waited, 3), progress + 0.001)
+            await ctx.session.report_progress(progress, self._timeout_seconds, WAITING)
             # `Pending` reads the states for all waiters in one query, so a waiter reads nothing before it is
             # woken.
             ended = await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left))

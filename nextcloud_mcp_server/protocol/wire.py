@@ -60,7 +60,7 @@ INSTANT_SECONDS = 2.0
 URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
 #: How long a session that got a link is remembered: a little longer than a consent request can last.
-TOLD_SECONDS = 615.0
+LINK_SECONDS = 615.0
 
 #: The sentence behind each link to a consent request.
 THEN = "When that is done, call the tool again."

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
-from nextcloud_mcp_server.errors import NotFound
+from nextcloud_mcp_server.errors import NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.sanitize import meant, quoted, shown
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.progress import Progress
 
-SCHEME = "nc://"
+JSON = "application/json"
 
 #: For texts and pictures: about 25,000 tokens, as for the result of a tool.
 MAX_BYTES = 80_000
@@ -85,26 +85,35 @@ class Reader:
 class About:
     """The static description of a kind.
 
-    `template` is an RFC 6570 template, or the whole URI of a kind with one resource. With two arguments, `argument`
-    is the first, and a value contains both with a slash between them. `action` and `listing` are the audit's names
-    for reading and listing.
+    `template` is an RFC 6570 template, or the whole URI of a kind with one resource; a value contains all its
+    arguments with a slash between them. `action` and `listing` are the audit's names for reading and listing. `free`
+    kinds require no scope, all others that for reading what the toolset reads.
     """
 
     toolset: str
-    scopes: frozenset[str]
     template: str
-    argument: str
     name: str
     title: str
     description: str
-    mime_type: str | None
     action: str
     listing: str
+    mime_type: str | None = JSON
+    free: bool = False
 
     @property
     def prefix(self) -> str:
         """The URI up to the argument."""
         return self.template.partition("{")[0]
+
+    @property
+    def argument(self) -> str:
+        """The first argument of the template."""
+        return self.template.partition("{")[2].partition("}")[0].lstrip("+")
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that it requires."""
+        return frozenset() if self.free else frozenset({f"{self.toolset}:read"})
 
     def uri(self, value: str) -> str:
         """Return the URI of one resource."""
@@ -154,6 +163,17 @@ class Kind(Protocol):
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
         """Return values that complete the typed text."""
         ...
+
+
+def whole(text: str, mime_type: str, *, too_large: str) -> Contents:
+    """Return a text as the content of a resource.
+
+    Raises:
+      TooLarge: It does not fit into one response.
+    """
+    if len(text.encode()) > MAX_BYTES:
+        raise TooLarge(too_large)
+    return Contents(text, mime_type)
 
 
 def fingerprint(seen: Iterable[object]) -> str:

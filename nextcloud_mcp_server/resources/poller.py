@@ -90,7 +90,7 @@ class Poller:
         self._group: TaskGroup | None = None
         state.availability.on_call = self._called
         state.availability.on_write = self._wrote
-        state.availability.audience.on_stream = self._stream_opened
+        state.availability.change_notifier.on_stream = self._stream_opened
 
     def takes(self, interest: Interest) -> bool:
         """Tell whether one more URI of this session or stream can be watched."""
@@ -214,7 +214,7 @@ class Poller:
                 await each.lose(list(each.wants))
             return inf
         availability = self._state.availability
-        await availability.audience.tell(owner, *events)
+        await availability.change_notifier.tell(owner, *events)
         apps = apps_of(services, caller, first, in_menu=availability.in_menu)
         availability.learn(owner, apps, account=first.account.uid)
         person.idle = not _attended(person)
@@ -247,7 +247,7 @@ class Poller:
             # Equal marks of two accounts can stand for different things.
             person.marks.clear()
             changed = {ResourceUpdated(uri) for one in person.interests for uri in one.wants}
-            await self._state.availability.audience.tell(owner, ResourcesListChanged(), *changed)
+            await self._state.availability.change_notifier.tell(owner, ResourcesListChanged(), *changed)
 
     async def _changes(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened]

@@ -27,7 +27,7 @@ from mcp_types import (
 from nextcloud_mcp_server.auth.principal import Principal
 from nextcloud_mcp_server.errors import NextcloudMcpError, NotFound
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Session
+from nextcloud_mcp_server.protocol.change_notifier import Session
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, Interest, Target
 from nextcloud_mcp_server.resources.poller import Poller
@@ -48,7 +48,7 @@ class Updates:
     def __init__(self, catalogue: Catalogue, state: State, poller: Poller) -> None:
         self._catalogue = catalogue
         self._state = state
-        self._audience = state.availability.audience
+        self._change_notifier = state.availability.change_notifier
         self._poller = poller
         self._streams: dict[Principal, int] = {}
 
@@ -73,7 +73,7 @@ class Updates:
             raise MCPError(code, str(error), {"uri": uri}) from None
         if not allowed:
             raise MCPError(INVALID_PARAMS, _NO_ACCESS, {"uri": uri})
-        session = self._audience.join(ctx)
+        session = self._change_notifier.join(ctx)
         if session is None:
             raise MCPError(INVALID_PARAMS, "Subscribing needs a session.", {"uri": uri})
         interest = self._interest(ctx, session)
@@ -102,7 +102,7 @@ class Updates:
         if self._streams.get(person, 0) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open already; close one, then listen again.")
         # One handler per stream: closing it then ends this stream only.
-        handler = ListenHandler(self._audience.bus(person))
+        handler = ListenHandler(self._change_notifier.bus(person))
 
         async def lose(_: Collection[str]) -> None:
             handler.close()
@@ -153,11 +153,11 @@ class Updates:
         async def lose(uris: Collection[str]) -> None:
             # This protocol has no message for the end of a subscription; when read again, the resource asks for
             # access.
-            await self._audience.send(session, *map(ResourceUpdated, uris))
+            await self._change_notifier.send(session, *map(ResourceUpdated, uris))
             self._forget(interest, uris)
 
         interest = connection.state[_KEY] = Interest(
-            self._state.caller(ctx), "own", lose, attended=lambda: self._audience.attends(session)
+            self._state.caller(ctx), "own", lose, attended=lambda: self._change_notifier.attends(session)
         )
         connection.exit_stack.callback(self._poller.remove, interest)
         return interest

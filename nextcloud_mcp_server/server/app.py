@@ -34,7 +34,7 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
     from nextcloud_mcp_server.server.http_app import build_http_app  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config  # noqa: PLC0415 - HTTP only
 
-    async with _with_nextcloud(settings) as own:
+    async with with_nextcloud(settings) as own:
         app, parts = build_http_app(own, PublicUrls.of(own, host, port), overrides=Overrides())
         config = server_config(app, ConnectionLimits(own.proxies), host=host, port=port)
         serving = uvicorn.Server(config)
@@ -48,14 +48,14 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
 
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it disconnects."""
-    async with _with_nextcloud(settings) as own:
+    async with with_nextcloud(settings) as own:
         parts = build_server(Personal(own))
         async with _checking_nextcloud(own), parts.running():
             await parts.mcp.run_stdio_async()
 
 
 @asynccontextmanager
-async def _with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
+async def with_nextcloud(settings: Settings) -> AsyncGenerator[Settings]:
     """Yield the settings with the address of a Nextcloud; with `--sandbox` one is started."""
     if not settings.sandbox:
         yield settings

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
@@ -19,8 +19,8 @@ from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
@@ -175,9 +175,8 @@ class ServerParts(Generic[AuthT]):
 def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     """Build the server of a mode; nothing is opened yet."""
     settings, caller, specs = mode.settings, mode.caller, mcp_server.selected(mode.settings)
-
-    def open_() -> AbstractAsyncContextManager[tuple[Services, AuthT]]:
-        return open_services(mode, pending=pending)
+    for sentence in mcp_server.left_out_by_old_names(settings.exclude_tools):
+        logger.warning(sentence)
 
     async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
         provisioning = (await lazy.get()).provisioning
@@ -194,11 +193,11 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         opened = await services.accounts.find(of)
         return opened and (apps_of(services, of, opened, in_menu=availability.in_menu), opened.account.uid)
 
-    lazy = LazyServices(open_)
+    lazy = LazyServices(lambda: open_services(mode, pending=pending))
     pending = Pending(finished)
     availability = Availability(
         mcp_server.facts(specs),
-        Audience(lambda ctx: caller(ctx).principal),
+        ChangeNotifier(lambda ctx: caller(ctx).principal),
         scopes=mode.token_scopes,
         at_sign_in=mode.scopes_at_sign_in,
     )
@@ -207,7 +206,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         services=lazy.get,
         caller=caller,
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=availability,
         dialect=settings.elicitation_dialect,
         hold_seconds=settings.hold_seconds,

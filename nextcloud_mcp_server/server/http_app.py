@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.server.composition import ServerParts, build_server
@@ -57,8 +56,9 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
         async with parts.mode.connected(), parts.running(), parts.mcp.session_manager.run():
             yield
 
-    open_streams = Middleware(OpenStreamTracker, audience=parts.availability.audience, mcp_path=MCP_PATH)
-    exchanges = Middleware(Exchanges, mcp_path=MCP_PATH)
-    return Starlette(
-        routes=[*endpoint.routes, *pages], lifespan=lifespan, middleware=[open_streams, exchanges]
-    )
+    # These layers are for the endpoint alone, so no page passes them.
+    (own_route,) = endpoint.routes
+    exchanges = Exchanges(cast("Route", own_route).app)
+    streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
+    mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
+    return Starlette(routes=[mcp_route, *pages], lifespan=lifespan)

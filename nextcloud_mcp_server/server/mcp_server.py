@@ -98,9 +98,24 @@ def _is_left_out(spec: ToolSpec, exclude: Sequence[str]) -> bool:
     return any(name in exclude for name in (spec.name, *spec.aliases))
 
 
+def left_out_by_old_names(exclude: Sequence[str]) -> list[str]:
+    """Return a warning for each old name in `exclude`: the tool of today may do more than the one of that name."""
+    return [
+        f"EXCLUDE_TOOLS names {name}, an old name of {spec.name}. That tool is left out, with all that it does now: "
+        f"“{spec.description}” Write {spec.name} in place of the old name, or remove it to keep the tool."
+        for spec in _every_spec(exclude)
+        for name in spec.aliases
+        if name in exclude and spec.name not in exclude
+    ]
+
+
+def _every_spec(exclude: Sequence[str]) -> list[ToolSpec]:
+    """Return all tools; none where no name is excluded, because they must be imported for that."""
+    return [spec for name in TOOLSETS for spec in load(name).tools] if exclude else []
+
+
 def _refuse_unknown(exclude: Sequence[str]) -> None:
-    specs = [spec for name in TOOLSETS for spec in load(name).tools] if exclude else []
-    every = [name for spec in specs for name in (spec.name, *spec.aliases)]
+    every = [name for spec in _every_spec(exclude) for name in (spec.name, *spec.aliases)]
     for name in exclude:
         if name not in every:
             meant = get_close_matches(name, every, n=1)
@@ -111,7 +126,7 @@ def _refuse_unknown(exclude: Sequence[str]) -> None:
 def instructions(specs: Iterable[ToolSpec]) -> str:
     """Return the instructions for the model that uses these tools."""
     on = {spec.toolset for spec in specs}
-    about = [entry.about for name, entry in TOOLSETS.items() if name in on and entry.about]
+    about = [app.about for name, app in TOOLSETS.items() if name in on and app.about]
     return _INSTRUCTIONS.format(about=" and ".join(filter(None, (", ".join(about[:-1]), *about[-1:]))))
 
 
@@ -120,7 +135,7 @@ def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     return {
         each.name: Facts(
             toolset=spec.toolset,
-            app=TOOLSETS[spec.toolset].app,
+            app=TOOLSETS[spec.toolset].requires,
             menu=TOOLSETS[spec.toolset].menu,
             read_only=spec.read_only,
             always=spec.toolset == CONNECTION,
@@ -143,7 +158,7 @@ def _kind(module: str, name: str) -> tuple[Kind, Facts]:
     toolset = kind.about.toolset
     facts = Facts(
         toolset=toolset,
-        app=TOOLSETS[toolset].app,
+        app=TOOLSETS[toolset].requires,
         read_only=True,
         always=toolset == CONNECTION,
         scopes=kind.about.scopes,

@@ -1,8 +1,7 @@
 """The prompts: instructions for the model that a user starts with one click; arguments can be completed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -16,20 +15,21 @@ from mcp_types import (
     GetPromptResult,
     ListPromptsResult,
     PaginatedRequestParams,
-    Prompt,
     PromptArgument,
     PromptMessage,
     ResourceTemplateReference,
     TextContent,
 )
+from mcp_types import Prompt as McpPrompt
 
-from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, is_writing
+from nextcloud_mcp_server.auth.scopes import is_writing
+from nextcloud_mcp_server.declarations.app import App, Prompt
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.nextcloud.sanitize import meant, quoted, shown
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Typed
-from nextcloud_mcp_server.tools.registry import TOOLSETS
 
 Ctx = ServerRequestContext[Any, Any]
 
@@ -37,75 +37,18 @@ Ctx = ServerRequestContext[Any, Any]
 MAX_ARGUMENT_CHARS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Starter:
-    """A prompt: its toolset, and at most one argument, which completes like that of the resource `completes`."""
+class Starter(NamedTuple):
+    """A prompt, and the app that declares it."""
 
-    name: str
-    toolset: str
-    title: str
-    description: str
-    text: str
-    argument: str = ""
-    about_argument: str = ""
-    completes: str = ""
-
-
-STARTERS = (
-    Starter(
-        name="find_document",
-        toolset="files",
-        title="Find a document",
-        description="Look for a file by what you remember of it.",
-        argument="memory",
-        about_argument="What you remember: words of the name, what it is about, when it was",
-        text="Find the document in my Nextcloud of which I remember this: {memory}\n\n"
-        "Search by words of the name first (nc_files_search_items), then by kind and date; look into notes too "
-        "if those tools are there. Show me at most five candidates with path, date and why it may be the one, "
-        "and ask before you read a long one.",
-    ),
-    Starter(
-        name="tidy_note",
-        toolset="notes",
-        title="Tidy a note",
-        description="Bring order into a note without losing anything of it.",
-        argument="note",
-        about_argument="The note, by its number or title",
-        completes="nc://notes/{id}",
-        text="Tidy this note of mine: {note}\n\n"
-        "Read it (nc_notes_get_note). Mend spelling and Markdown, put related things together under headings, "
-        "turn what is to be done into a checklist; keep every fact, link and name. Show me the new text and "
-        "what you changed, and write it (nc_notes_update_note, with the etag you read) only when I agree.",
-    ),
-    Starter(
-        name="prepare_meeting",
-        toolset="calendar",
-        title="Prepare a meeting",
-        description="Gather what you have on an appointment.",
-        argument="meeting",
-        about_argument="Which one: a title, a person, a time",
-        text="Help me prepare this meeting: {meeting}\n\n"
-        "Find it in my calendar, with time, place and who comes. Then look in my files and notes for what belongs "
-        "to it or to these people. Give me half a page: what it is about, what was agreed before, open questions, "
-        "links to what you found. Change nothing.",
-    ),
-    Starter(
-        name="weekly_review",
-        toolset="calendar",
-        title="Weekly review",
-        description="Look back on the week, and ahead.",
-        text="Let us review my week. List what was in my calendar in the last seven days and what comes in the next "
-        "seven. If there are tools for tasks and notes, add what is overdue or due, and notes changed this week. Point "
-        "out clashes and what seems forgotten, then ask me what to move, add or close; change nothing before I say so.",
-    ),
-)
+    app: App
+    prompt: Prompt
 
 
 class Prompts:
     """The prompts of the caller."""
 
     def __init__(self, toolsets: Sequence[str], availability: Availability, resources: Resources) -> None:
-        self._starters = [one for one in STARTERS if one.toolset in toolsets]
+        self._starters = [Starter(app, one) for app in APPS if app.toolset in toolsets for one in app.prompts]
         self._availability = availability
         self._resources = resources
 
@@ -125,28 +68,24 @@ class Prompts:
         Raises:
             MCPError: There is no such prompt, or its argument is missing.
         """
-        starter = self._find(ctx, params.name)
+        prompt = self._find(ctx, params.name).prompt
         given = dict(params.arguments or {})
-        value = given.pop(starter.argument, "").strip() if starter.argument else ""
-        if given or (starter.argument and not 0 < len(value) <= MAX_ARGUMENT_CHARS):
-            takes = f"the argument '{starter.argument}', a short text" if starter.argument else "no argument"
-            raise MCPError(INVALID_PARAMS, f"The prompt {starter.name} takes {takes}.")
+        value = given.pop(prompt.argument, "").strip() if prompt.argument else ""
+        if given or (prompt.argument and not 0 < len(value) <= MAX_ARGUMENT_CHARS):
+            takes = f"the argument '{prompt.argument}', a short text" if prompt.argument else "no argument"
+            raise MCPError(INVALID_PARAMS, f"The prompt {prompt.name} takes {takes}.")
         # Not `format`: the user may have typed braces.
-        text = (
-            starter.text.replace(f"{{{starter.argument}}}", shown(value))
-            if starter.argument
-            else starter.text
-        )
+        text = prompt.text.replace(f"{{{prompt.argument}}}", shown(value)) if prompt.argument else prompt.text
         message = PromptMessage(role="user", content=TextContent(type="text", text=text))
-        return GetPromptResult(description=starter.description, messages=[message])
+        return GetPromptResult(description=prompt.description, messages=[message])
 
     async def complete(self, ctx: Ctx, params: CompleteRequestParams) -> CompleteResult:
         """Complete an argument of a prompt or of a resource template."""
         if isinstance(params.ref, ResourceTemplateReference):
             template = params.ref.uri
         else:
-            starter = self._find(ctx, params.ref.name)
-            template = starter.completes if params.argument.name == starter.argument else ""
+            prompt = self._find(ctx, params.ref.name).prompt
+            template = prompt.completes if params.argument.name == prompt.argument else ""
         if not template:
             return CompleteResult(completion=Completion(values=[], has_more=False))
         others = params.context.arguments if params.context else None
@@ -158,7 +97,7 @@ class Prompts:
 
     def _find(self, ctx: Ctx, name: str) -> Starter:
         for one in self._shown(ctx):
-            if one.name == name:
+            if one.prompt.name == name:
                 return one
         raise MCPError(
             INVALID_PARAMS, f"There is no prompt {quoted(name[:64])}; list them to see which there are."
@@ -168,20 +107,21 @@ class Prompts:
 def _facts(starter: Starter) -> Facts:
     """Return what a prompt depends on: the client must have a reading scope of its toolset."""
     return Facts(
-        toolset=starter.toolset,
-        app=TOOLSETS[starter.toolset].app,
+        toolset=starter.app.toolset,
+        app=starter.app.requires,
         read_only=True,
         always=False,
-        scopes=frozenset(scope for scope in TOOLSET_SCOPES[starter.toolset] if not is_writing(scope)),
+        scopes=frozenset(scope for scope in starter.app.scope_names if not is_writing(scope)),
     )
 
 
-def _listed(ctx: Ctx, starter: Starter) -> Prompt:
-    arguments = [PromptArgument(name=starter.argument, description=starter.about_argument, required=True)]
-    return Prompt(
-        name=starter.name,
-        title=starter.title,
-        description=starter.description,
-        arguments=arguments if starter.argument else [],
-        icons=icons.of(starter.toolset) if wire.takes_icons(ctx.protocol_version) else None,
+def _listed(ctx: Ctx, starter: Starter) -> McpPrompt:
+    prompt = starter.prompt
+    arguments = [PromptArgument(name=prompt.argument, description=prompt.about_argument, required=True)]
+    return McpPrompt(
+        name=prompt.name,
+        title=prompt.title,
+        description=prompt.description,
+        arguments=arguments if prompt.argument else [],
+        icons=icons.of(starter.app.toolset) if wire.takes_icons(ctx.protocol_version) else None,
     )

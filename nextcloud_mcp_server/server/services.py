@@ -249,6 +249,4 @@ def _user_agent() -> str:
     from importlib.metadata import version  # noqa: PLC0415 - only needed here
 
     # Nextcloud shows it under "Devices & sessions", so it contains the name of the computer.
-    return (
-        f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this local_folder'})"
-    )
+    return f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this computer'})"

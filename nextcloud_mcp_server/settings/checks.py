@@ -6,7 +6,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from nextcloud_mcp_server.auth.scopes import BUNDLES, WORDS
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.settings import client_checks, local_folder_checks
+from nextcloud_mcp_server.nextcloud.spelling import DEFAULT_PORTS
+from nextcloud_mcp_server.settings import client_checks, local_folder_checks, required
 from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
 from nextcloud_mcp_server.settings.names import (
     ADDRESSES,
@@ -20,7 +21,6 @@ from nextcloud_mcp_server.settings.names import (
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 SHORTEST_SECRET = 24
 _DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def refuse(settings: Fields) -> None:
@@ -38,14 +38,15 @@ def refuse(settings: Fields) -> None:
     _check_proxies(settings)
     if settings.multi_user:
         _check_multi_user(settings)
+        required.refuse_missing(settings)
         _check_sign_in_scopes(settings)
         _check_own_address(settings)
-        _check_keys(settings)
     if settings.mode == "oidc":
         _check_sign_in(settings)
         _check_grants(settings)
     if settings.mode == "builtin":
-        _check_builtin(settings)
+        _check_own_root(settings)
+        client_checks.refuse(settings)
 
 
 def refuse_draft(settings: Fields) -> None:
@@ -54,7 +55,7 @@ def refuse_draft(settings: Fields) -> None:
     Raises:
         ConfigurationError: For the first such setting; names the variable and the fix.
     """
-    settings.require_nextcloud()
+    required.refuse_missing_addresses(settings)
     _check_addresses(settings)
     _check_own_address(settings)
     if settings.mode == "builtin":
@@ -256,12 +257,7 @@ def _check_sign_in_scopes(settings: Fields) -> None:
 
 
 def _check_own_address(settings: Fields) -> None:
-    if settings.nextcloud_mcp_server_url is None:
-        raise ConfigurationError(
-            "NEXTCLOUD_MCP_SERVER_URL is missing: set the address under which browsers and clients reach this "
-            "server, such as https://mcp.example.org."
-        )
-    own = urlsplit(settings.nextcloud_mcp_server_url)
+    own = urlsplit(settings.server_url)
     _need_https("NEXTCLOUD_MCP_SERVER_URL", own)
     for field in ("nextcloud_host", "nextcloud_public_url"):
         text: str | None = getattr(settings, field)
@@ -286,26 +282,8 @@ def _check_own_address(settings: Fields) -> None:
         )
 
 
-def _check_keys(settings: Fields) -> None:
-    if not settings.token_encryption_keys:
-        raise ConfigurationError(
-            "TOKEN_ENCRYPTION_KEYS is missing: make a key with 'nextcloud-mcp-server keys new', keep it with your "
-            "backups, and set it (or TOKEN_ENCRYPTION_KEYS_FILE)."
-        )
-
-
 def _check_sign_in(settings: Fields) -> None:
-    if settings.oidc_issuer is None:
-        raise ConfigurationError(
-            "OIDC_ISSUER is missing: set the address of your identity provider, as it writes it in 'issuer' of its "
-            "/.well-known/openid-configuration."
-        )
-    _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer))
-    if settings.oidc_client_id is None:
-        raise ConfigurationError(
-            "OIDC_CLIENT_ID is missing: register a client at the identity provider with the redirect URI "
-            f"{settings.sign_in_callback_url}, and set its id."
-        )
+    _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer or ""))
     if settings.audience == settings.oidc_client_id:
         # The audience of an ID token is the client, so it would be accepted as an access token.
         raise ConfigurationError(
@@ -335,28 +313,6 @@ def _check_grants(settings: Fields) -> None:
             "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
         )
-    if settings.grant_provider == "nextcloud_oauth2":
-        _check_nextcloud_client(settings)
-
-
-def _check_nextcloud_client(settings: Fields) -> None:
-    if not settings.nextcloud_oauth_client_id:
-        raise ConfigurationError(
-            "NEXTCLOUD_OAUTH_CLIENT_ID is missing: 'nextcloud-mcp-server setup nextcloud' makes the client at "
-            "Nextcloud and prints it."
-        )
-    if not settings.nextcloud_oauth_client_secret:
-        raise ConfigurationError(
-            "NEXTCLOUD_OAUTH_CLIENT_SECRET is missing: it was shown when the client was made; without it, delete the "
-            "client and run 'nextcloud-mcp-server setup nextcloud' again."
-        )
-
-
-def _check_builtin(settings: Fields) -> None:
-    """Refuse settings with which the built-in authorization server cannot work, or is not safe."""
-    _check_nextcloud_client(settings)
-    _check_own_root(settings)
-    client_checks.refuse(settings)
 
 
 def _check_own_root(settings: Fields) -> None:
@@ -377,4 +333,4 @@ def _need_https(name: str, parts: SplitResult) -> None:
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
-    return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)

@@ -20,5 +20,5 @@ def refuse(settings: Fields) -> None:
         raise ConfigurationError("LOCAL_FOLDER names no folder: give the full path of one that is there.")
     if ours.is_relative_to(folder) or folder.is_relative_to(ours):
         raise ConfigurationError(
-            "LOCAL_FOLDER holds this server's own keys, or lies among them: name a folder for exchange alone."
+            "LOCAL_FOLDER contains this server's data folder, where its keys are, or is inside it: name another folder."
         )

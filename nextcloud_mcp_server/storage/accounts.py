@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from nextcloud_mcp_server.storage.consent import SingleUserConsent
+from nextcloud_mcp_server.storage.consent import GrantTransaction
 from nextcloud_mcp_server.storage.models import accounts, credentials
 from nextcloud_mcp_server.storage.records import RELEASED, AuditEntry, Holding, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -62,7 +62,7 @@ class AccountRepository:
         async with self._transactions.writing() as connection:
             account_id = await connection.scalar(query)
             if account_id is not None:
-                await SingleUserConsent(connection, self._transactions.keys, now).release(
+                await GrantTransaction(connection, self._transactions.keys, now).release(
                     account_id, holding.principal, audit
                 )
         return account_id is not None

@@ -161,11 +161,11 @@ class AuthorizationTransactionRepository:
             for row in (await connection.execute(select(auth_transactions).where(which))).all():
                 with contextlib.suppress(Unsealable):
                     completed = _completed(keys, row)
-                    # Only the process that deletes the row revokes its tokens: two processes may have read it.
-                    gone = await connection.execute(
+                    # Writing transactions run one at a time, so no other process has read this row.
+                    await connection.execute(
                         delete(auth_transactions).where(auth_transactions.c.id_hash == row.id_hash)
                     )
-                    if completed.tokens is not None and gone.rowcount == 1:
+                    if completed.tokens is not None:
                         await insert_tokens(
                             connection,
                             keys,

@@ -61,8 +61,8 @@ class Change:
     audit: AuditEntry
 
 
-class SingleUserConsent:
-    """Applies changes of one user's consent, in every mode, within the caller's transaction."""
+class GrantTransaction:
+    """Stores and ends grants, in every mode, within the caller's database transaction."""
 
     def __init__(self, connection: AsyncConnection, keys: KeyRing, now: datetime) -> None:
         self._connection = connection
@@ -95,11 +95,11 @@ class SingleUserConsent:
         """Store the grant of a user who signed in for a client; False if the transaction has expired."""
         mine = await use_completed(self._connection, self._keys, completed, browser, now=self._now)
         if mine:
-            await self._make_room(change.account)
+            await self._release_from_others(change.account)
             await self._connect(change, may_change=True)
         return mine is not None
 
-    async def meet(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
+    async def end_former_user(self, principal: Principal, storage_id: str, audit: AuditEntry) -> bool:
         """End all access of a former user of this uid, known by another storage id; False if there was none."""
         query = select(accounts.c.id, accounts.c.storage_id).where(owned_by(accounts.c, principal))
         known = (await self._connection.execute(query)).one_or_none()
@@ -111,8 +111,8 @@ class SingleUserConsent:
         )
         return True
 
-    async def _make_room(self, account: Account) -> None:
-        """Take an account from any other principal: the user who signs in with it at Nextcloud is its user.
+    async def _release_from_others(self, account: Account) -> None:
+        """Release an account from any other principal: the user who signs in with it at Nextcloud is its user.
 
         Another principal has it if this server had another URL before, or another way to sign in.
         """
@@ -122,9 +122,10 @@ class SingleUserConsent:
         )
         row = (await self._connection.execute(query)).one_or_none()
         if row is not None:
-            await self._displace(row, account.principal)
+            await self._take_over(row, account.principal)
 
-    async def _displace(self, row: Row[*tuple[Any, ...]], principal: Principal) -> None:
+    async def _take_over(self, row: Row[*tuple[Any, ...]], principal: Principal) -> None:
+        """Release an account from its former principal, for this one."""
         former, detail = Principal(row.issuer, row.subject), f"{principal.issuer} {principal.subject}"
         ended = AuditEntry(self._now, former, "", "account", DISPLACED, detail)
         await self.release(row.id, former, ended)
@@ -137,7 +138,7 @@ class SingleUserConsent:
         await self._end_everything(principal, audit)
         await self._connection.execute(delete(accounts).where(accounts.c.id == account_id))
 
-    async def _gives_way(self, row: Row[*tuple[Any, ...]], account: Account) -> bool:
+    async def _may_be_taken(self, row: Row[*tuple[Any, ...]], account: Account) -> bool:
         """Tell whether an account's principal loses it to another principal that was given access to it.
 
         It does if its user has disconnected. It also does if the operator's mapping names the account for the
@@ -205,8 +206,8 @@ class SingleUserConsent:
         for row in (await self._connection.execute(query)).all():
             if Principal(row.issuer, row.subject) == account.principal:
                 known.append(row)
-            elif await self._gives_way(row, account):
-                await self._displace(row, account.principal)
+            elif await self._may_be_taken(row, account):
+                await self._take_over(row, account.principal)
             else:
                 raise AccountTaken(
                     f"The Nextcloud account {account.uid!r} is connected to another person here."

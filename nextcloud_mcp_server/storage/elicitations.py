@@ -268,7 +268,7 @@ async def end_own_of_client(connection: AsyncConnection, principal: Principal, c
     )
 
 
-async def end_everybodys(connection: AsyncConnection) -> None:
+async def end_of_every_user(connection: AsyncConnection) -> None:
     """End all open requests within the caller's transaction."""
     await _expire(connection, active)
 

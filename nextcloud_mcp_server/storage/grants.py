@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
-from nextcloud_mcp_server.storage.consent import Change, SingleUserConsent
+from nextcloud_mcp_server.storage.consent import Change, GrantTransaction
 from nextcloud_mcp_server.storage.elicitations import end_own_of_client
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
@@ -88,7 +88,7 @@ class GrantRepository:
             audit=audit,
         )
         async with self._transactions.writing() as connection:
-            return await SingleUserConsent(
+            return await GrantTransaction(
                 connection, self._transactions.keys, self._transactions.now()
             ).apply(elicitation, change)
 
@@ -110,10 +110,10 @@ class GrantRepository:
         """
         change = Change(flow=None, account=account, credential=credential, permission=permission, audit=audit)
         async with self._transactions.writing() as connection:
-            consent = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
+            consent = GrantTransaction(connection, self._transactions.keys, self._transactions.now())
             return await consent.apply_callback(completed, change, browser)
 
-    async def meet(self, principal: Principal, storage_id: str | None, audit: AuditEntry) -> bool:
+    async def end_former_user(self, principal: Principal, storage_id: str | None, audit: AuditEntry) -> bool:
         """Compare the account's storage id with the stored one; if it differs, end the former user's access.
 
         A user who was deleted and re-created has the uid of the former one, and must inherit nothing. Returns
@@ -122,8 +122,8 @@ class GrantRepository:
         if storage_id is None:
             return False
         async with self._transactions.writing() as connection:
-            consent = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
-            return await consent.meet(principal, storage_id, audit)
+            consent = GrantTransaction(connection, self._transactions.keys, self._transactions.now())
+            return await consent.end_former_user(principal, storage_id, audit)
 
     async def mark_needs_reauth(
         self, credential_id: str, *, version: int, end_after: timedelta | None = None
@@ -230,7 +230,7 @@ class GrantRepository:
         async with self._transactions.writing() as connection:
             row = (await connection.execute(query)).one_or_none()
             grant = None if row is None else open_grant_or_blank(self._transactions.keys, row)
-            ending = SingleUserConsent(connection, self._transactions.keys, self._transactions.now())
+            ending = GrantTransaction(connection, self._transactions.keys, self._transactions.now())
             await ending.withdraw(principal, grant, audit)
         return grant
 

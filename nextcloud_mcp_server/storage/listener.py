@@ -9,7 +9,7 @@ from asyncpg import Connection, InterfaceError, PostgresError
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.notify import CHANNEL
 
-_LOST = "The connection to PostgreSQL that hears of ended consent requests is lost."
+_LOST = "The connection to PostgreSQL that is notified of ended consent requests is lost."
 _CLOSE_SECONDS = 2
 
 
@@ -28,41 +28,41 @@ class Listener:
             StorageError: There is no connection, or it was lost.
         """
         connection = await self._connect()
-        ear = _Ear()
+        callbacks = _Callbacks()
         try:
-            connection.add_termination_listener(ear.lose)
-            await connection.add_listener(CHANNEL, ear.ring)
-            yield self._notifications(connection, ear)
+            connection.add_termination_listener(callbacks.on_termination)
+            await connection.add_listener(CHANNEL, callbacks.on_notification)
+            yield self._notifications(connection, callbacks)
         except (PostgresError, InterfaceError, OSError):
             raise StorageError(_LOST) from None
         finally:
             with anyio.CancelScope(shield=True), suppress(PostgresError, InterfaceError, OSError):
                 await connection.close(timeout=_CLOSE_SECONDS)
 
-    async def _notifications(self, connection: Connection, ear: "_Ear") -> AsyncGenerator[None]:
+    async def _notifications(self, connection: Connection, callbacks: "_Callbacks") -> AsyncGenerator[None]:
         while True:
             with anyio.move_on_after(self._beat_seconds) as quiet:
-                await ear.rung.wait()
-            if ear.lost:
+                await callbacks.notified.wait()
+            if callbacks.lost:
                 raise StorageError(_LOST)
             if quiet.cancelled_caught:
                 # If the other end vanished silently, only a query detects it.
                 await connection.execute("SELECT 1")
                 continue
-            ear.rung = anyio.Event()
+            callbacks.notified = anyio.Event()
             yield
 
 
-class _Ear:
-    """The callbacks for the driver."""
+class _Callbacks:
+    """The callbacks that the driver calls, and what they record."""
 
     def __init__(self) -> None:
-        self.rung = anyio.Event()
+        self.notified = anyio.Event()
         self.lost = False
 
-    def ring(self, *_: object) -> None:
-        self.rung.set()
+    def on_notification(self, *_: object) -> None:
+        self.notified.set()
 
-    def lose(self, *_: object) -> None:
+    def on_termination(self, *_: object) -> None:
         self.lost = True
-        self.rung.set()
+        self.notified.set()

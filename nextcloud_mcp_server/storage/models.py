@@ -95,7 +95,7 @@ class LoginFlowColumns(LeasedColumns):
 
 
 class AccountColumns(PersonColumns):
-    """Stays after a disconnect, until another account replaces it; `SingleUserConsent` has the rules.
+    """Stays after a disconnect, until another account replaces it; `GrantTransaction` has the rules.
 
     `mapped` says that the operator's mapping, or Nextcloud itself, named the account, and not only its user.
     """

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.models import active, elicitations, kept, owned_by, pending_grants
 from nextcloud_mcp_server.storage.outbox import insert_tokens, take_back
-from nextcloud_mcp_server.storage.records import Held, PendingGrant, Principal
+from nextcloud_mcp_server.storage.records import PendingGrant, PendingGrantState, Principal
 from nextcloud_mcp_server.storage.tokens import dump_tokens, load_tokens
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -28,7 +28,9 @@ class PendingGrantRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def hold(self, pending_grant: PendingGrant, *, sign_in: str, note: str | None = None) -> Held:
+    async def hold(
+        self, pending_grant: PendingGrant, *, sign_in: str, note: str | None = None
+    ) -> PendingGrantState:
         """Store a pending grant for this browser session; a previous one is discarded.
 
         If the consent request has ended meanwhile, or is another user's, the grant is discarded from the start.
@@ -44,7 +46,7 @@ class PendingGrantRepository:
         )
         async with self._transactions.writing() as connection:
             if not await take_back(connection, note, now=now):
-                return Held.NOT_STORED
+                return PendingGrantState.NOT_STORED
             waits = await connection.scalar(is_open) is not None
             if waits:
                 await discard_pending_grants(connection, [elicitation_hash])
@@ -54,7 +56,7 @@ class PendingGrantRepository:
                     {**values, "sign_in_hash": hash_of(sign_in), "discard": not waits}
                 )
             )
-        return Held.WAITS if waits else Held.DISCARDED
+        return PendingGrantState.WAITS if waits else PendingGrantState.DISCARDED
 
     async def find(self, elicitation_id: str, *, sign_in: str) -> PendingGrant | None:
         """Return the pending grant of this browser.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, true, update
 
 from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions
-from nextcloud_mcp_server.storage.elicitations import end_everybodys
+from nextcloud_mcp_server.storage.elicitations import end_of_every_user
 from nextcloud_mcp_server.storage.models import (
     access_tokens,
     codes,
@@ -47,5 +47,5 @@ class PostRestoreRepository:
             await connection.execute(delete(grant_requests))
             await connection.execute(update(pending_grants).values(discard=True))
             await end_auth_transactions(connection, true(), now=now)
-            await end_everybodys(connection)
+            await end_of_every_user(connection)
         return Forgotten(clients, browsers.rowcount)

@@ -273,8 +273,8 @@ class GrantRequest:
     expires_at: datetime
 
 
-class Held(Enum):
-    """What became of a pending grant: it waits for its user, is discarded already, or was not stored."""
+class PendingGrantState(Enum):
+    """Whether a pending grant waits for its user, is discarded already, or was not stored."""
 
     WAITS = auto()
     DISCARDED = auto()

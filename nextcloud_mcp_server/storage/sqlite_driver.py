@@ -1,10 +1,10 @@
-"""SQLite's driver, with one trip to its thread for each statement.
+"""SQLite's driver, with one round trip to its thread for each statement.
 
 aiosqlite runs the database in a thread. SQLAlchemy creates a cursor, runs the statement, fetches all rows and
-closes the cursor one after the other: four trips for a query, each of which costs more than the query. Here
-they are one trip, and a connection that has only read is released without any.
+closes the cursor one after the other: four round trips for a query, each of which costs more than the query. Here
+they are one, and a connection that has only read is released without any.
 
-aiosqlite is used by its public interface: `execute_fetchall` runs a statement and fetches its rows in one trip.
+aiosqlite is used by its public interface: `execute_fetchall` runs a statement and fetches its rows in one round trip.
 A cursor class of this module, below it, returns the cursor's other data with the rows. The one exception is in
 `WholeConnection`; docs/decisions/0011-sqlite-driver.md has the reasons.
 """
@@ -86,7 +86,7 @@ class WholeCursor:
 
 
 class WholeConnection(aiosqlite.Connection):
-    """A connection that runs each statement in one trip; the caller begins transactions."""
+    """A connection that runs each statement in one round trip; the caller begins transactions."""
 
     def __init__(self, path: Path, *, timeout: float) -> None:
         def open_in_thread() -> sqlite3.Connection:

@@ -28,7 +28,7 @@ class TokenHolders:
             rows = (await connection.execute(query)).all()
         return [Holder(row.client_id, row.since, row.last) for row in rows]
 
-    async def people(self) -> dict[str, int]:
+    async def count_users(self) -> dict[str, int]:
         """Count the users of whom each client holds valid tokens, by the client's id."""
         families = token_families.c
         holding = (

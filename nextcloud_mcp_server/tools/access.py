@@ -20,6 +20,7 @@ from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.protocol.client_request import Reply, show_page
 from nextcloud_mcp_server.protocol.hold import hold
+from nextcloud_mcp_server.storage.records import Elicitation
 from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
 from nextcloud_mcp_server.tools.state import State, ToolServices
@@ -90,6 +91,13 @@ class Access:
         """Return the state of the caller's connection."""
         return await self.services.accounts.connection(self.caller)
 
+    async def open_request(self) -> Elicitation | None:
+        """Return the consent request that waits for the user; None if there is none that they can open."""
+        provisioning = self.services.provisioning
+        found = await provisioning.find_active(self.caller) if provisioning else None
+        # A request that leads straight to Nextcloud has no link while Nextcloud could not be reached.
+        return found if found and found.url else None
+
     async def disconnect(self) -> Disconnected:
         """End the connection."""
         return await self.services.accounts.disconnect(self.caller)
@@ -112,8 +120,10 @@ class Access:
             return await self.open(scopes)
         except ElicitationRequired as need:
             provisioning, ctx = self.services.provisioning, self.context.request_context
-            noted = self.state.notices.told(ctx)
-            in_text = noted is not None and noted.in_text and noted.elicitation_id == need.elicitation_id
+            notified = self.state.notifier.last_link(ctx)
+            in_text = (
+                notified is not None and notified.in_text and notified.elicitation_id == need.elicitation_id
+            )
             if self.form is not wire.Form.URL_ERROR or in_text or provisioning is None:
                 raise
             asked_at = provisioning.now()
@@ -132,7 +142,7 @@ class Access:
         """Wait until the user has finished in the browser, and open the account."""
         ctx, elicitation_id = self.context.request_context, need.elicitation_id
         # A client that shows "waiting for the browser" closes that when the notification arrives.
-        self.state.notices.tell(ctx, elicitation_id, seconds=wire.TOLD_SECONDS)
+        self.state.notifier.record_link(ctx, elicitation_id, seconds=wire.LINK_SECONDS)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
             refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))
             return await self.open(scopes)

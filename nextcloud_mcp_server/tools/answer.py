@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge, with_link
 from nextcloud_mcp_server.nextcloud.sanitize import may_hide, meant, shown, visible
-from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
 #: The limit for text and structured content of one result together; about 25,000 tokens.
 MAX_RESULT_BYTES = 80_000
@@ -110,7 +110,7 @@ def _may_hold_link(written: str) -> bool:
     Every consent path contains one of these words; none has a letter with a third case (as `s` has).
     """
     folded = written.lower()
-    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "%", "&"))
+    return any(hint in folded for hint in ("flow", "oauth", "author", "er_code", "client_id", "%", "&"))
 
 
 def holds_neutralised_links(value: object) -> bool:
@@ -144,6 +144,10 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
     written, data = _json_of(value)
     if _may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
+        written = compact(data)
+    if isinstance(value, NextStep) and value.link:
+        # After the texts were cleaned, which would replace it.
+        data = {**data, "next_step": with_link(data["next_step"], value.link)}
         written = compact(data)
     if remarks:
         # First, because clients cut off the end.

@@ -25,14 +25,14 @@ def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: 
         if known.account != account.uid:
             # The known apps are those of another account of the same user.
             known = NOTHING
-        told = known.capabilities
+        capabilities = known.capabilities
         try:
-            found = await account.capabilities.changed(told.etag)
+            found = await account.capabilities.changed(capabilities.etag)
             menu = await menu_of(account, known) if in_menu else None
         except (CredentialRejected, WrongAccount) as error:
             await stop(services, caller, opened, error)
             raise
-        return Apps(AppList(found.apps, found.etag) if found else told, menu, account.uid)
+        return Apps(AppList(found.apps, found.etag) if found else capabilities, menu, account.uid)
 
     return fetch
 

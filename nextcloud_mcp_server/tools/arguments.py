@@ -38,15 +38,14 @@ _SENTENCES = {
 }
 
 
-#: Arguments that hold a text of any length. All others hold names, search terms or short texts.
-CONTENT = frozenset(
-    {
-        *("comment", "content", "description", "ingredients", "instructions"),
-        *("message", "new_text", "note", "old_text", "text", "vcard"),
-    }
-)
-#: Processing megabytes of a name or a query would delay all other users.
+#: Arguments that hold the text of a file or a note, or a contact with its picture, of any length.
+CONTENT = frozenset({"content", "new_text", "old_text", "text", "vcard"})
+#: Arguments that hold a text of several pages. All others hold names, search terms or short texts.
+PAGES = frozenset({"comment", "description", "ingredients", "instructions", "message", "note"})
+#: Processing megabytes of a name, a query or a description would delay all other users: a calendar's lines are
+#: escaped and folded.
 _LONGEST = 16_384
+_LONGEST_PAGES = 262_144
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: The parts that pydantic appends to the name of an argument: the validator or type that it tried.
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
@@ -151,8 +150,9 @@ def _integral(value: object, field: FieldInfo | None) -> object:
 
 
 def _refuse_unusable(name: str, value: object) -> None:
-    if isinstance(value, str) and len(value) > _LONGEST and name not in CONTENT:
-        raise InvalidInput(f"'{name[:64]}' cannot be longer than {_LONGEST:,} characters: shorten it.")
+    longest = _LONGEST_PAGES if name in PAGES else _LONGEST
+    if isinstance(value, str) and len(value) > longest and name not in CONTENT:
+        raise InvalidInput(f"'{name[:64]}' cannot be longer than {longest:,} characters: shorten it.")
     if isinstance(value, list):
         for item in cast("list[object]", value):
             _refuse_unusable(name, item)

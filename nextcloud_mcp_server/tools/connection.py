@@ -4,17 +4,20 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nextcloud_mcp_server.auth.accounts import Connection
 from nextcloud_mcp_server.auth.scopes import SCOPES, expand
 from nextcloud_mcp_server.errors import InvalidInput, Link, with_link
+from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
+from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.access import Access
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import NextStep, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, without_asking, without_provisioning
 
 connection = Toolset("connection")
 
 
-class Status(Result):
-    """Where the person stands. `apps` lists what their Nextcloud has of what we can use."""
+class Status(NextStep):
+    """The state of the connection. `apps` lists the apps of the person's Nextcloud that this server can use."""
 
     connected: bool
     account: str | None = None
@@ -22,7 +25,6 @@ class Status(Result):
     permissions: tuple[str, ...] = ()
     server_version: str | None = None
     apps: list[str] | None = None
-    next_step: str
 
 
 class Revoked(Result):
@@ -74,8 +76,10 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
     ended = await access.disconnect()
     if ended.account_url:
         did = "This app's access has ended." if ended.was_connected else "This app had no access."
-        told = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
-        return Revoked(message=with_link(told, Link(ended.account_url, "Nothing else is to be done here.")))
+        message = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
+        return Revoked(
+            message=with_link(message, Link(ended.account_url, "Nothing else is to be done here."))
+        )
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")
     if ended.at_nextcloud:
@@ -100,10 +104,27 @@ async def _status(access: Access) -> Status:
     if server is None and asks:
         # Nextcloud may just have rejected the credential.
         known = await access.connection()
+    if asks and server is None and known.connected:
+        step = "Nextcloud does not answer right now; try again in a minute."
+        return _of(known, server, step)
+    granted = known.scopes if known.connected else frozenset[str]()
+    request = await access.open_request()
+    # What a request asks for may have been allowed on the account page meanwhile.
+    if request is not None and (missing := request.scopes - granted):
+        step = f"A consent request waits for the person's answer. It asks for {', '.join(sorted(missing))}. "
+        link = Link(request.url, wire.THEN)
+        return _of(known, server, f"{step}The user opens this link in a browser:", link)
+    if known.connected:
+        return _of(known, server, _next_step(access.bound - granted, beyond=access.beyond_token))
+    return _of(known, server, "Call request_nextcloud_access, or any tool, to ask the person for access.")
+
+
+def _of(
+    known: Connection, server: ServerCapabilities | None, next_step: str, link: Link | None = None
+) -> Status:
     if not known.connected:
         again = "The earlier access no longer works. " if known.needs_reauth else ""
-        step = f"{again}Call request_nextcloud_access, or any tool, to ask the person for access."
-        return Status(connected=False, next_step=step)
+        return Status(connected=False, next_step=f"{again}{next_step}", link=link)
     return Status(
         connected=True,
         account=known.account_name,
@@ -111,17 +132,12 @@ async def _status(access: Access) -> Status:
         permissions=tuple(sorted(known.scopes)),
         server_version=server.version if server else None,
         apps=sorted(server.apps) if server else None,
-        next_step=_next_step(
-            access.bound - known.scopes,
-            reachable=server is not None or not asks,
-            beyond=access.beyond_token,
-        ),
+        next_step=next_step,
+        link=link,
     )
 
 
-def _next_step(more: frozenset[str], *, reachable: bool, beyond: frozenset[str]) -> str:
-    if not reachable:
-        return "Nextcloud does not answer right now; try again in a minute."
+def _next_step(more: frozenset[str], *, beyond: frozenset[str]) -> str:
     step = "Nothing; use the tools."
     if more:
         step = f"Use the tools; what needs {', '.join(sorted(more))} will ask the person first."

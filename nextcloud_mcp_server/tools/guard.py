@@ -122,21 +122,21 @@ class Guard:
           NotConnected: The consent request that this client received has ended without access.
           MCPError: The question in its form before 2026-07-28.
         """
-        notices, ctx = self._state.notices, call.context.request_context
-        noted = notices.told(ctx, stand_in=call.stand_in)
-        told = call.retry.elicitation_id if call.retry else noted and noted.elicitation_id
-        in_text = call.retry is None and noted is not None and noted.in_text
+        notifier, ctx = self._state.notifier, call.context.request_context
+        notified = notifier.last_link(ctx, stand_in=call.stand_in)
+        sent_id = call.retry.elicitation_id if call.retry else notified and notified.elicitation_id
+        in_text = call.retry is None and notified is not None and notified.in_text
         form = wire.Form.TEXT if in_text else call.form
-        dismissed = await self._refuse_ended(call, told)
+        dismissed = await self._refuse_ended(call, sent_id)
         try:
             return await execute()
         except ElicitationRequired as need:
-            if told is not None and told != need.elicitation_id:
+            if sent_id is not None and sent_id != need.elicitation_id:
                 # The consent request ended while the account was being opened.
-                await self._refuse_ended(call, told)
+                await self._refuse_ended(call, sent_id)
             need.unanswered = need.unanswered or dismissed
-            if told != need.elicitation_id or need.unanswered:
-                return self._tell(need, call)
+            if sent_id != need.elicitation_id or need.unanswered:
+                return self._send_link(need, call)
             asked = need
         until = call.started_at + self._hold(call, form)
         if await hold(ctx, self._state.pending, asked.elicitation_id, until=until):
@@ -168,13 +168,13 @@ class Guard:
         return value
 
     async def _after_consent_request(
-        self, call: Call, told: str, execute: Callable[[], Awaitable[T]]
+        self, call: Call, sent_id: str, execute: Callable[[], Awaitable[T]]
     ) -> T | Asked:
-        await self._refuse_ended(call, told)
+        await self._refuse_ended(call, sent_id)
         try:
             return await execute()
         except ElicitationRequired as need:
-            return self._tell(need, call)
+            return self._send_link(need, call)
 
     async def _attempt(
         self, call: Call, opened: Opened, job: Job[T], *, again: bool = False
@@ -236,7 +236,7 @@ class Guard:
     def _apps_of(self, call: Call, opened: Opened) -> FetchApps:
         return apps_of(call.services, call.caller, opened, in_menu=self._state.availability.in_menu)
 
-    def _tell(self, need: ElicitationRequired, call: Call) -> Asked:
+    def _send_link(self, need: ElicitationRequired, call: Call) -> Asked:
         """Send a client a link that it has not received yet, or has not shown to the user."""
         provisioning = call.services.provisioning
         if need.unanswered or provisioning is None:
@@ -248,15 +248,15 @@ class Guard:
         return wire.render(need, call.form, round_=call.round, now=provisioning.now())
 
     def _note(self, need: ElicitationRequired, call: Call, *, in_text: bool) -> None:
-        self._state.notices.tell(
+        self._state.notifier.record_link(
             call.context.request_context,
             need.elicitation_id,
-            seconds=wire.TOLD_SECONDS,
+            seconds=wire.LINK_SECONDS,
             stand_in=call.stand_in,
             in_text=in_text,
         )
 
-    async def _refuse_ended(self, call: Call, told: str | None) -> str:
+    async def _refuse_ended(self, call: Call, sent_id: str | None) -> str:
         """Raise where the consent request that this client received has ended without access.
 
         Return why the client's own form has no answer from the user; "" where it has, or none is expected.
@@ -266,18 +266,18 @@ class Guard:
           NotConnected: It ended in another way.
         """
         provisioning, retry = call.services.provisioning, call.retry
-        if told is None or provisioning is None:
+        if sent_id is None or provisioning is None:
             return ""
-        request = await provisioning.find(told, call.caller.principal)
+        request = await provisioning.find(sent_id, call.caller.principal)
         if request is None or request.state.final:
-            self._state.notices.forget(call.context.request_context, stand_in=call.stand_in)
+            self._state.notifier.forget(call.context.request_context, stand_in=call.stand_in)
             refuse_ended(call.services, request)
             return ""
         if retry is None or retry.action not in ("decline", "cancel"):
             return ""
         if not retry.declined(provisioning.now()):
             return DISMISSED if retry.action == "cancel" else NOT_ASKED
-        await provisioning.decline(told)
+        await provisioning.decline(sent_id)
         raise declined(call.services)
 
     def _hold(self, call: Call, form: wire.Form) -> float:

@@ -24,7 +24,7 @@ _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKDOWN: Final = (".md", ".markdown")
 #: The maximum number of pictures checked after a note was moved.
 _MOST: Final = 10
-_TOLD: Final = 5
+_NAMED: Final = 5
 #: How many bytes of a moved file are read to find its links.
 _MOST_BYTES: Final = 262_144
 
@@ -79,7 +79,7 @@ async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str
     ]
     if not stayed:
         return None
-    what = ", ".join(cited(path) for path in stayed[:_TOLD])
+    what = ", ".join(cited(path) for path in stayed[:_NAMED])
     return (
         f"The text names files that Nextcloud left in {cited(before or '/')}, so they no longer show: {what}. "
         f"nc_files_move_item moves them to {cited(after or '/')} too."

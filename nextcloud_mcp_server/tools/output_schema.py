@@ -20,6 +20,8 @@ def of(result_type: Any) -> Schema:  # noqa: ANN401 - a model, or a union of the
             one["required"] = [
                 name for name in one["required"] if not _may_be_null(one["properties"][name], definitions)
             ]
+            if not one["required"]:
+                del one["required"]
     return {"type": "object", **schema}
 
 

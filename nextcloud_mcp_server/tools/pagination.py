@@ -110,19 +110,31 @@ def unseal(cursor: str | None, *filters: object) -> Position | None:
     return Position.of(number, name)
 
 
-def start(cursor: str | None, *filters: object) -> int:
-    """Return how many rows of a completely fetched list were shown before.
+class Listing:
+    """The pages of a list that is fetched completely for each of them."""
 
-    Raises:
-      InvalidInput: As `unseal`.
-    """
-    here = unseal(cursor, *filters)
-    return 0 if here is None else max(0, here.number)
+    def __init__(self, cursor: str | None, *filters: object) -> None:
+        """Read the cursor; `start` is how many rows were shown before.
 
+        Raises:
+          InvalidInput: As `unseal`.
+        """
+        here = unseal(cursor, *filters)
+        self.start = 0 if here is None else max(0, here.number)
+        self._filters = filters
 
-def following(seen: int, total: int, *filters: object) -> str | None:
-    """Return the cursor after `seen` rows of such a list; None at its end."""
-    return seal(Position.of(seen, ""), *filters) if seen < total else None
+    def page(
+        self, found: Sequence[Row], limit: int | None = None, *, room: int = MAX_ROWS_BYTES
+    ) -> tuple[list[Row], str | None]:
+        """Return the rows of the page, and the cursor for those after it."""
+        end = None if limit is None else self.start + limit
+        rows = fit(found[self.start : end], room)
+        return rows, self.after(len(rows), len(found))
+
+    def after(self, shown: int, total: int) -> str | None:
+        """Return the cursor after a page with so many rows; None at the end of the list."""
+        seen = self.start + shown
+        return seal(Position.of(seen, ""), *self._filters) if seen < total else None
 
 
 def _fingerprint(filters: tuple[object, ...]) -> str:

@@ -49,7 +49,7 @@ class State:
     services: Callable[[], Awaitable[ToolServices]]
     caller: Callable[[ServerRequestContext[Any, Any]], Caller]
     pending: Pending
-    notices: CompletionNotifier
+    notifier: CompletionNotifier
     availability: Availability
     dialect: Dialect
     hold_seconds: float

@@ -1,7 +1,10 @@
 """Untrusted text, such as mail and feeds: escapes short lines, removes hidden characters."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server.nextcloud.sanitize import cut
 
@@ -44,3 +47,16 @@ def seen(text: str) -> str:
 def moment(seconds: int | None) -> datetime | None:
     """Convert the time that a sender claims; None for one that no calendar has."""
     return None if not seconds or not 0 < seconds <= _LAST_SECOND else datetime.fromtimestamp(seconds, UTC)
+
+
+def cleaned(clean: Callable[[str], str | None]) -> BeforeValidator:
+    """Return the validator that cleans a text of a response; it reads null as an empty one."""
+
+    def check(value: object) -> object:
+        return clean(value or "") if value is None or isinstance(value, str) else value
+
+    return BeforeValidator(check)
+
+
+#: A member of a response that is a title or a name; it may be missing.
+Line = Annotated[str, cleaned(line), Field(default_factory=str)]

@@ -22,7 +22,7 @@ _LONGEST_CLIENT_ID = 2_048
 _NEW = timedelta(days=7)
 _LOOKING = frozenset({"get", "list", "search", "read", "check"})
 #: The messages that the next page may show once.
-TOLD = frozenset({
+MESSAGES = frozenset({
     "saved",
     "paused",
     "resumed",
@@ -160,9 +160,9 @@ class AccountPages:
             ],
             browsers=await self._browsers(context, who),
             fresh=[card for card in cards if card.since.at > self._clock() - _NEW],
-            told=_told(context),
+            message=_message(context),
         )
-        context.cookies.end_told(response)
+        context.cookies.clear_message(response)
         return response
 
     async def _browsers(self, context: RequestContext, who: SignedIn) -> list[Browser]:
@@ -192,8 +192,8 @@ class AccountPages:
 
     async def ask_to_sign_in(self, context: RequestContext) -> Response:
         """Render the page that asks for a sign-in."""
-        response = page(context.request.headers, "account_sign_in.html", told=_told(context))
-        context.cookies.end_told(response)
+        response = page(context.request.headers, "account_sign_in.html", message=_message(context))
+        context.cookies.clear_message(response)
         return response
 
     async def change_client(self, context: RequestContext, who: SignedIn) -> Response:
@@ -279,11 +279,11 @@ def _client_of(form: dict[str, list[str]]) -> str:
     return client_id
 
 
-def _told(context: RequestContext) -> str:
-    return context.cookies.told if context.cookies.told in TOLD else ""
+def _message(context: RequestContext) -> str:
+    return context.cookies.message if context.cookies.message in MESSAGES else ""
 
 
-def _back(context: RequestContext, told: str) -> Response:
+def _back(context: RequestContext, message: str) -> Response:
     response = see(ACCOUNT)
-    context.cookies.tell(response, told)
+    context.cookies.set_message(response, message)
     return response

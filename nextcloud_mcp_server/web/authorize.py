@@ -93,7 +93,7 @@ class AuthorizePages:
             person=Name(""),
         )
 
-    async def come_back(self, request: Request) -> Response:
+    async def callback(self, request: Request) -> Response:
         """Handle Nextcloud's callback, and redirect to an address without the code."""
         authorizations = await self._authorizations()
         session = BrowserSession.of(request, self._keys())
@@ -105,7 +105,7 @@ class AuthorizePages:
         asked = await authorizations.asked_by(callback)
         request.state.retry = again_path(asked)
         try:
-            auth_transaction_id = await authorizations.come_back(callback, browser=session.browser)
+            auth_transaction_id = await authorizations.finish_sign_in(callback, browser=session.browser)
         except NotAMember:
             return _back_page(request, "not_member", asked, authorizations.denied(asked), status=403)
         remember_browser(request)
@@ -147,11 +147,11 @@ class AuthorizePages:
             raise FormRefused("The form was made in another browser.")
         match single(form.get("answer", [])):
             case "mine":
-                sent = await authorizations.go_on(auth_transaction_id, browser=session.browser)
+                sent = await authorizations.confirm(auth_transaction_id, browser=session.browser)
                 code = sent.code.get_secret_value()
                 return _sent_page(request, sent.asked, sent.url, kind="sent", code=code)
             case "not-mine" if not await self._is_connected(auth_transaction_id, session):
-                asked = await authorizations.not_me(auth_transaction_id, browser=session.browser)
+                asked = await authorizations.reject(auth_transaction_id, browser=session.browser)
                 return _back_page(request, "not_me", asked, authorizations.denied(asked))
             case _:
                 return _whose(auth_transaction_id)
@@ -213,7 +213,7 @@ def again_path(asked: Asked) -> str:
 
 def _question(request: Request) -> Params:
     if is_too_long(request):
-        raise AuthorizeRefused("The app's question is longer than any that is expected.")
+        raise AuthorizeRefused("The app's request is longer than this server reads.")
     return params_of(request)
 
 

@@ -39,8 +39,8 @@ def logout_route(logouts: Callable[[], Awaitable[Logouts]]) -> Route:
             logger.warning("refused a logout token: %s", error)
             return _refused("The logout token is not valid here.")
         except (IssuerUnavailable, StorageError) as error:
-            logger.warning("a logout could not be taken: %s", error)
-            answer = _refused("The logout cannot be taken now. Send it again in a moment.")
+            logger.warning("a logout could not be stored: %s", error)
+            answer = _refused("The logout cannot be stored now. Send it again in a moment.")
             answer.status_code = 503
             return answer
         return Response(status_code=200)

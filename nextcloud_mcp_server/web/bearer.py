@@ -173,7 +173,7 @@ class BearerLayer:
             chunk = message.get("body", b"")
             body += chunk
             if len(body) > self._max_body_bytes:
-                raise _Refused(_error(413, "too_large", "The request is larger than this server takes."))
+                raise _Refused(_error(413, "too_large", "The request is larger than this server accepts."))
             try:
                 bounds.feed(chunk)
             except ValueError as error:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nextcloud_mcp_server.web.cookies import cookie_name
+
 _BROWSER_COOKIE = "browser"
 _BROWSER_SECONDS = 3600
 # Longer than a consent request, so that the last page can be viewed again for a while.
@@ -91,9 +93,3 @@ class BrowserSession:
 def _ticket(elicitation_id: str) -> str:
     # One cookie per consent request: two at the same time must not overwrite each other's.
     return f"consent-{hashlib.sha256(elicitation_id.encode()).hexdigest()[:12]}"
-
-
-def cookie_name(name: str, *, secure: bool) -> str:
-    """Return the name of a cookie that no other host, and nothing without TLS, can set."""
-    # Browsers refuse the prefix on loopback http, which has no TLS (RFC 6265bis §4.1.3.2).
-    return f"__Host-{name}" if secure else name

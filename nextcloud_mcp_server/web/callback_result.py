@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nextcloud_mcp_server.web.browser_session import cookie_name
+from nextcloud_mcp_server.web.cookies import cookie_name
 from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.problem import Problem, gone_page, problem_page
 

@@ -230,7 +230,7 @@ class ConsentPages:
         context.session.remember(response)
         return response
 
-    async def go_on(self, context: RequestContext, who: SignedIn) -> Response:
+    async def redirect(self, context: RequestContext, who: SignedIn) -> Response:
         """Render the page that redirects to Nextcloud."""
         redirect_target = context.cookies.where_to("nextcloud")
         if redirect_target is None:
@@ -240,12 +240,12 @@ class ConsentPages:
             context, redirect_target, "nextcloud"
         )
 
-    async def nowhere(self, context: RequestContext) -> Response:
+    async def refuse_without_session(self, context: RequestContext) -> Response:
         """Raise as for an unknown link: this page needs a browser session."""
         del context
         raise ElicitationUnknown("No user is signed in.")
 
-    async def come_back(self, context: RequestContext, who: SignedIn) -> Response:
+    async def callback(self, context: RequestContext, who: SignedIn) -> Response:
         """Handle the callback of the grant provider, and redirect to an address without the code."""
         redirect_target = context.cookies.where_to("nextcloud")
         if redirect_target is not None:
@@ -257,7 +257,7 @@ class ConsentPages:
         context.cookies.end_redirect_target(response)
         return response
 
-    async def come_back_signed_out(self, context: RequestContext) -> Response:
+    async def callback_signed_out(self, context: RequestContext) -> Response:
         """Refuse a callback in a browser without a session, and end the flow that it belongs to."""
         await context.consent_service.end_foreign(params_of(context.request))
         raise SignInRefused("The answer came from a browser in which no user is signed in.")
@@ -298,7 +298,7 @@ class ConsentPages:
         await context.consent_service.confirm(elicitation_id, who, context.cookies.session, mine=mine)
         return see(consent_path(DONE if mine else NOT_ME, elicitation_id))
 
-    async def not_me(self, context: RequestContext, who: SignedIn) -> Response:
+    async def revoked(self, context: RequestContext, who: SignedIn) -> Response:
         """Render that the access was revoked, and what to do before the next try."""
         consent_request = await context.consent_service.view(self._id_in_address(context), who)
         again = "" if consent_request.state.final else consent_path(CONSENT, consent_request.id)

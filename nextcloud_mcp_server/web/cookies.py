@@ -18,13 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.web.browser_session import cookie_name
 
 SESSION_SECONDS = 900
 #: How long a user may take to sign in, or to confirm in Nextcloud.
 AWAY_SECONDS = 600
-_TOLD_SECONDS = 60
-_SESSION, _FLOW, _REDIRECT_TARGET, _TOLD = "session", "sign-in", "redirect", "message"
+_MESSAGE_SECONDS = 60
+_SESSION, _FLOW, _REDIRECT_TARGET, _MESSAGE = "session", "sign-in", "redirect", "message"
 _SESSION_VALUE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 # Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
 _SEALED_VALUE = re.compile(r"[A-Za-z0-9_.=-]{1,3800}")
@@ -50,7 +49,7 @@ class Cookies:
     session: str = field(repr=False)
     flow: str = field(repr=False)
     redirect_target: str = field(repr=False)
-    told: str = field(repr=False)
+    message: str = field(repr=False)
     keys: Sequence[bytes] = field(repr=False)
 
     @classmethod
@@ -74,7 +73,7 @@ class Cookies:
             session=take(_SESSION, _SESSION_VALUE),
             flow=take(_FLOW, _SEALED_VALUE),
             redirect_target=take(_REDIRECT_TARGET, _SEALED_VALUE),
-            told=take(_TOLD, _SEALED_VALUE),
+            message=take(_MESSAGE, _SEALED_VALUE),
             keys=keys,
         )
 
@@ -134,14 +133,14 @@ class Cookies:
         stored: dict[str, Any] = json.loads(urlsafe_b64decode(payload))
         return RedirectTarget(cast("str", stored["url"]), cast("str", stored["target"]))
 
-    def tell(self, response: Response, what: str) -> None:
+    def set_message(self, response: Response, what: str) -> None:
         """Set the message of the next page; it is not in the URL, where anyone could put it."""
-        self._set(response, _TOLD, what, _TOLD_SECONDS)
+        self._set(response, _MESSAGE, what, _MESSAGE_SECONDS)
 
-    def end_told(self, response: Response) -> None:
+    def clear_message(self, response: Response) -> None:
         """Delete the message after it was shown."""
-        if self.told:
-            self._delete(response, _TOLD)
+        if self.message:
+            self._delete(response, _MESSAGE)
 
     def _pack(self, kind: RedirectKind, bound_to: str, redirect_target: RedirectTarget) -> str:
         if not _ADDRESS.fullmatch(redirect_target.url):
@@ -179,3 +178,9 @@ class Cookies:
 
 def _mac(key: bytes, *parts: str) -> str:
     return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def cookie_name(name: str, *, secure: bool) -> str:
+    """Return the name of a cookie that no other host, and nothing without TLS, can set."""
+    # Browsers refuse the prefix on loopback http, which has no TLS (RFC 6265bis §4.1.3.2).
+    return f"__Host-{name}" if secure else name

@@ -45,16 +45,13 @@ _CUT_OFF = (
 class Exchanges:
     """Wraps the MCP endpoint, inside the layer that verifies tokens."""
 
-    def __init__(self, app: ASGIApp, *, mcp_path: str) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._mcp_path = mcp_path
         self._under_way: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in the application's place, or run it."""
-        if scope["type"] != "http" or scope["path"] != self._mcp_path:
-            await self._app(scope, receive, send)
-        elif scope["method"] == "OPTIONS":
+        if scope["method"] == "OPTIONS":
             await Response(status_code=204, headers={"Allow": METHODS})(scope, receive, send)
         elif scope["method"] == "HEAD":
             # GET opens a stream, which has no length for HEAD to report.

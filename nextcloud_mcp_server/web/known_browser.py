@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.rate_limiter import network_of
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
-from nextcloud_mcp_server.web.browser_session import cookie_name
+from nextcloud_mcp_server.web.cookies import cookie_name
 from nextcloud_mcp_server.web.limits import PAGES
 from nextcloud_mcp_server.web.proxies import client_address
 

@@ -169,7 +169,7 @@ class AddressLimits:
         except TooManyRequests:
             return
         except NextcloudMcpError as error:
-            logger.warning("a code could not be spent: %s", error)
+            logger.warning("a code could not be marked as spent: %s", error)
 
     async def _mcp(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         token = Headers(scope=scope).get("authorization", "")

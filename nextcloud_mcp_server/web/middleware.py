@@ -99,7 +99,9 @@ _FORWARDED = Refusal(
     "In personal mode this server works for one person and only answers directly.",
 )
 _DROP_SECONDS = 2.0
-_TOO_LARGE = Refusal(Problem("too_large", 413), "too_large", "The request is larger than this server takes.")
+_TOO_LARGE = Refusal(
+    Problem("too_large", 413), "too_large", "The request is larger than this server accepts."
+)
 _TOO_SLOW = Refusal(
     Problem("too_slow", 408), "too_slow", "The request took too long to arrive. Send it again."
 )

@@ -169,7 +169,8 @@ class _Answers:
                 raise OAuthRefusal("invalid_request", "The grant_type is missing.")
             case _:
                 raise OAuthRefusal(
-                    "unsupported_grant_type", "Only authorization_code and refresh_token are known here."
+                    "unsupported_grant_type",
+                    "Only authorization_code and refresh_token are supported here.",
                 )
 
 
@@ -200,7 +201,7 @@ async def _touch(clients: Clients, client: Client) -> None:
     try:
         await clients.touch(client)
     except StorageError as error:
-        logger.warning("the use of a client was not noted: %s", error)
+        logger.warning("the last use of a client could not be stored: %s", error)
 
 
 def _resource(tokens: Tokens, form: Form) -> str | None:
@@ -273,7 +274,7 @@ async def _safely(request: Request, answer: Endpoint) -> Response:
         response = _error(429, "temporarily_unavailable", str(error))
         response.headers["Retry-After"] = str(error.retry_after_seconds)
     except NextcloudMcpError as error:
-        logger.warning("a client could not be answered: %s", error)
+        logger.warning("a request of a client failed: %s", error)
         response = _unavailable()
     except Exception:  # a boundary: a client is told what it can do, and the log the rest
         logger.exception("a client could not be answered")

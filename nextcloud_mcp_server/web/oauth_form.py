@@ -36,7 +36,7 @@ async def body_of(request: Request, content_type: str, *, error: str = "invalid_
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BYTES:
-            raise OAuthRefusal(error, "The body is larger than this server takes.", status=413)
+            raise OAuthRefusal(error, "The body is larger than this server accepts.", status=413)
     return body
 
 
@@ -60,7 +60,7 @@ async def form_of(request: Request) -> Form:
     except ValueError:
         raise OAuthRefusal("invalid_request", "The form cannot be read.") from None
     if any(len(values) > 1 for name, values in form.items() if name != _SEVERAL):
-        raise OAuthRefusal("invalid_request", "The form names something twice.")
+        raise OAuthRefusal("invalid_request", "The form has a parameter twice.")
     # A parameter without a value counts as not sent (RFC 6749 §3.2).
     return {name: kept for name, values in form.items() if (kept := [value for value in values if value])}
 

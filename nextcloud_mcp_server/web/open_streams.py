@@ -3,7 +3,7 @@
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.protocol.audience import Audience
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 
 _OK = 200
 
@@ -15,14 +15,13 @@ class OpenStreamTracker:
     a stream that begins now (2025-11-25, basic/transports, resumability: a server may replay).
     """
 
-    def __init__(self, app: ASGIApp, *, audience: Audience, mcp_path: str) -> None:
+    def __init__(self, app: ASGIApp, *, change_notifier: ChangeNotifier) -> None:
         self._app = app
-        self._audience = audience
-        self._mcp_path = mcp_path
+        self._change_notifier = change_notifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on every request, and watch the answers to those for the stream of a session."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != self._mcp_path:
+        if scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
         scope = _without_last_event(scope)
@@ -36,14 +35,14 @@ class OpenStreamTracker:
             nonlocal opened
             if message["type"] == "http.response.start" and message["status"] == _OK:
                 opened = True
-                self._audience.stream_opened(key)
+                self._change_notifier.stream_opened(key)
             await send(message)
 
         try:
             await self._app(scope, receive, tell)
         finally:
             if opened:
-                self._audience.stream_closed(key)
+                self._change_notifier.stream_closed(key)
 
 
 def _without_last_event(scope: Scope) -> Scope:

@@ -52,7 +52,7 @@ def routes(
     endpoints, pages = EndpointFactory(consent, keys=csrf_keys), ConsentPages(SINGLE_USER, clock=clock)
 
     def of_the_user(handler: PersonHandler) -> Endpoint:
-        return endpoints.require_session(handler, otherwise=pages.nowhere)
+        return endpoints.require_session(handler, otherwise=pages.refuse_without_session)
 
     return _with_the_rest(
         [
@@ -101,13 +101,13 @@ def multi_user_routes(
     """
     endpoints = EndpointFactory(consent_service, keys=keys, on_person=on_person)
     sign_in, consent_request = SignInPages(nextcloud_host), ConsentPages(MULTI_USER, clock=clock)
-    come_back = endpoints.public(sign_in.come_back, is_callback=True)
+    signed_in = endpoints.public(sign_in.callback, is_callback=True)
     confirmed = endpoints.require_session(
-        consent_request.come_back, otherwise=consent_request.come_back_signed_out, is_callback=True
+        consent_request.callback, otherwise=consent_request.callback_signed_out, is_callback=True
     )
     if authorizations is None:
         callbacks = [
-            _callback_route("/oauth/callback/sign-in", come_back, keys),
+            _callback_route("/oauth/callback/sign-in", signed_in, keys),
             _callback_route(_NEXTCLOUD_CALLBACK, confirmed, keys),
             _multi_user_route(RESULT, result_page(keys), "GET"),
         ]
@@ -115,7 +115,7 @@ def multi_user_routes(
         from nextcloud_mcp_server.web.authorize import AuthorizePages  # noqa: PLC0415 - MODE=builtin only
 
         pages = AuthorizePages(authorizations, keys=keys, nextcloud_host=nextcloud_host)
-        callbacks = _authorize_routes(pages, keys, by_state({PAGE_STATE: come_back}, otherwise=confirmed))
+        callbacks = _authorize_routes(pages, keys, by_state({PAGE_STATE: signed_in}, otherwise=confirmed))
     return _with_the_rest(
         [
             _page_route("/", _multi_user_home(mcp_url, signs_in_here=authorizations is not None), "GET"),
@@ -133,7 +133,7 @@ def _authorize_routes(
     """Build the routes of `/authorize`. Nextcloud knows one redirect URI, so all callbacks share it."""
     from nextcloud_mcp_server.web.authorize import AUTHORIZE, CONFIRM_CLIENT  # noqa: PLC0415 - MODE=builtin only
 
-    callback = by_state({CLIENT_STATE: pages.come_back}, otherwise=otherwise)
+    callback = by_state({CLIENT_STATE: pages.callback}, otherwise=otherwise)
     return [
         _client_route(AUTHORIZE, pages.ask, "GET"),
         _client_route(AUTHORIZE, pages.answer, "POST"),
@@ -161,14 +161,14 @@ def _sign_in_routes(endpoints: EndpointFactory, pages: SignInPages) -> list[Rout
     return [
         _page_route("/oauth/provision", endpoints.public(pages.ask), "GET", problems=PEOPLE),
         _multi_user_route("/oauth/provision", endpoints.public(pages.begin), "POST"),
-        _multi_user_route("/oauth/sign-in", endpoints.public(pages.go_on), "GET"),
+        _multi_user_route("/oauth/sign-in", endpoints.public(pages.redirect), "GET"),
         _multi_user_route("/oauth/other-account", endpoints.public(pages.change_person), "POST"),
         _multi_user_route("/account/sign-in", endpoints.public(pages.begin_for_account), "POST"),
     ]
 
 
 def _consent_routes(endpoints: EndpointFactory, pages: ConsentPages) -> list[Route]:
-    first, nowhere = pages.sign_in_first, pages.nowhere
+    first, without_session = pages.sign_in_first, pages.refuse_without_session
     signed_out = pages.answer_signed_out
     return [
         _multi_user_route("/oauth/consent", endpoints.require_session(pages.show, otherwise=first), "GET"),
@@ -176,7 +176,7 @@ def _consent_routes(endpoints: EndpointFactory, pages: ConsentPages) -> list[Rou
             "/oauth/consent", endpoints.require_session(pages.answer, otherwise=signed_out), "POST"
         ),
         _multi_user_route(
-            "/oauth/nextcloud", endpoints.require_session(pages.go_on, otherwise=nowhere), "GET"
+            "/oauth/nextcloud", endpoints.require_session(pages.redirect, otherwise=without_session), "GET"
         ),
         _multi_user_route("/oauth/waiting", endpoints.require_session(pages.wait, otherwise=first), "GET"),
         _multi_user_route(
@@ -188,7 +188,7 @@ def _consent_routes(endpoints: EndpointFactory, pages: ConsentPages) -> list[Rou
         _multi_user_route(
             "/oauth/confirm", endpoints.require_session(pages.confirm, otherwise=signed_out), "POST"
         ),
-        _multi_user_route("/oauth/not-me", endpoints.require_session(pages.not_me, otherwise=first), "GET"),
+        _multi_user_route("/oauth/not-me", endpoints.require_session(pages.revoked, otherwise=first), "GET"),
         _multi_user_route("/oauth/done", endpoints.require_session(pages.done, otherwise=first), "GET"),
     ]
 

@@ -73,14 +73,14 @@ class SignInPages:
         context.cookies.end_session(response)
         return response
 
-    async def go_on(self, context: RequestContext) -> Response:
+    async def redirect(self, context: RequestContext) -> Response:
         """Render the page that redirects to the sign-in that this browser has begun."""
         redirect_target = context.cookies.where_to("sign-in")
         if redirect_target is None:
             raise ElicitationUnknown("This browser has begun no sign-in.")
         return redirect_page(context, redirect_target, "sign_in")
 
-    async def come_back(self, context: RequestContext) -> Response:
+    async def callback(self, context: RequestContext) -> Response:
         """Handle the callback of the identity provider, and redirect to an address without the code."""
         redirect_target = context.cookies.where_to("sign-in")
         if redirect_target is not None:

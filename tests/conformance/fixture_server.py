@@ -59,19 +59,18 @@ PROMPTS = {
 class Static:
     """A kind of resource with fixed contents."""
 
-    def __init__(self, template: str, contents: Contents, *, argument: str = "") -> None:
+    def __init__(self, template: str, contents: Contents) -> None:
         self._contents = contents
         self.about = About(
             toolset="connection",
-            scopes=frozenset(),
             template=template,
-            argument=argument,
             name=template.rpartition("://")[2],
             title=template,
             description="A fixture of the conformance runner.",
             mime_type=contents.mime_type,
             action="check_provisioning_status",
             listing="check_provisioning_status",
+            free=True,
         )
 
     async def page(self, nc: Account, cursor: str | None) -> Page:
@@ -104,7 +103,7 @@ KINDS = (
     Static("test://static-text", Contents("This is the content of the static text resource.", "text/plain")),
     Static("test://static-binary", Contents(base64.b64decode(PNG), "image/png")),
     Static("test://watched-resource", Contents("Watched resource content", "text/plain")),
-    Static("test://template/{id}/data", Contents("", "application/json"), argument="id"),
+    Static("test://template/{id}/data", Contents("", "application/json")),
 )
 
 

@@ -218,13 +218,13 @@ def triggers(availability: Availability) -> list[Callable[..., Any]]:
 
     async def test_trigger_tool_change(ctx: Ctx) -> list[TextContent]:
         """Say that the list of tools has changed."""
-        audience = availability.audience
+        audience = availability.change_notifier
         await audience.tell(audience.owner(ctx.request_context), ToolsListChanged())
         return _text("told")
 
     async def test_trigger_prompt_change(ctx: Ctx) -> list[TextContent]:
         """Say that the list of prompts has changed."""
-        audience = availability.audience
+        audience = availability.change_notifier
         await audience.tell(audience.owner(ctx.request_context), PromptsListChanged())
         return _text("told")
 

@@ -35,7 +35,7 @@ class Newcomer:
     info: OAuthClientInformationFull | None = None
     asked: list[str] = field(default_factory=list[str])
     provider: OAuthClientProvider | None = None
-    #: What the user allows at each trip; the last one holds for all after it.
+    #: What the user allows at each authorization; the last one holds for all after it.
     allows: list[list[str]] = field(default_factory=lambda: [["notes:read"]])
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ class Newcomer:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_sdk_registers_itself_and_reads_notes_after_one_trip(
+async def test_the_sdk_registers_itself_and_reads_notes_after_one_authorization(
     builtin_app: BuiltinApp, mode: str
 ) -> None:
     async with builtin_app.person("alice") as alice:

@@ -117,7 +117,13 @@ class StdioApp(People):
         """The environment of a server process: its settings, and nothing of the tester's."""
         known = known_variables()
         mine = {name: value for name, value in os.environ.items() if name not in known}
-        ours = {"DATA_DIR": str(self.data_dir), "NEXTCLOUD_HOST": self.nextcloud_url, "PYTHONPATH": str(ROOT)}
+        ours = {
+            "DATA_DIR": str(self.data_dir),
+            "NEXTCLOUD_HOST": self.nextcloud_url,
+            "PYTHONPATH": str(ROOT),
+            # A held call must outlast the consent on a slow machine; it ends at once with the consent.
+            "HOLD_SECONDS": "100",
+        }
         return mine | ours | self.settings
 
     @property

@@ -43,6 +43,31 @@ async def test_before_any_consent_the_status_says_how_to_get_it(personal_app: Pe
     assert revoked.structured_content["message"] == "Nothing was connected."
 
 
+async def test_the_status_says_which_consent_request_waits_and_for_what(personal_app: PersonalApp) -> None:
+    async with personal_app.client() as client:
+        link = link_in(text(await client.call_tool("nc_notes_list_notes", {})))
+        status = (await client.call_tool(STATUS, {})).structured_content
+
+    assert status["connected"] is False
+    assert link_in(status["next_step"]) == link
+    assert "It asks for notes:read." in status["next_step"]
+    assert status["next_step"].endswith("When that is done, call the tool again.")
+
+
+async def test_the_status_of_a_connected_client_says_which_permission_waits(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.person() as alice, personal_app.client() as client:
+        await alice.allow(link_in(text(await client.call_tool("nc_notes_list_notes", {}))))
+        # The person allowed this much on the page, so only the rest is missing.
+        asked = await client.call_tool(REQUEST, {"permissions": ["notes:read", "notes:write"]})
+        status = (await client.call_tool(STATUS, {})).structured_content
+
+    assert status["connected"] is True
+    assert link_in(status["next_step"]) == link_in(text(asked))
+    assert "It asks for notes:write." in status["next_step"]
+
+
 async def test_the_status_names_account_permissions_version_and_apps(
     personal_app: PersonalApp, asked: Asked
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal, get_args
 
+import anyio
 import httpx2
 import pytest
 from anyio import from_thread
@@ -14,7 +15,7 @@ from nextcloud_mcp_server.demo import dialect as dialects
 from nextcloud_mcp_server.demo.journey import play
 from nextcloud_mcp_server.demo.multi_user import play_multi_user
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.servers import run_server
+from nextcloud_mcp_server.demo.servers import open_builtin_servers, open_multi_user_servers, run_server
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
 
@@ -169,7 +170,17 @@ async def test_a_server_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     narrator = Narrator(io.StringIO(), live=False)
 
     with pytest.raises(
-        NotAsPromised, match="The server did not start; the last it said: Error: NEXTCLOUD_HOST"
+        NotAsPromised, match="The server did not start; the last it said: Error: --nextcloud "
     ):
         async with run_server(tmp_path, "ftp://nonsense", narrator, {"NEXTCLOUD_MCP_SECRET": "x" * 32}):
             raise NotImplementedError
+
+
+async def test_no_call_of_the_two_people_is_held_for_as_long_as_on_a_server() -> None:
+    """The journey stood still for 25 seconds in two of the forms, after Bob had been refused."""
+    narrator = Narrator(io.StringIO(), live=False)
+    for opened in (open_multi_user_servers(narrator), open_builtin_servers(narrator)):
+        async with opened as servers:
+            environment = await anyio.Path(f"/proc/{servers.process_id}/environ").read_bytes()
+
+        assert b"HOLD_SECONDS=4" in environment.split(b"\0")

@@ -307,7 +307,7 @@ async def test_declining_on_the_page_ends_the_waiting_call(personal_app: Persona
     assert "Nothing was connected" in alice.seen[-1].text
 
 
-async def test_saying_accept_without_visiting_gives_no_access(
+async def test_accepting_without_opening_the_link_gives_no_access(
     personal_app: PersonalApp, asked: Asked
 ) -> None:
     await personal_app.stop()

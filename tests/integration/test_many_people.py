@@ -77,7 +77,7 @@ async def test_without_a_token_a_client_is_told_where_to_get_one(oidc_app: OidcA
     assert metadata["authorization_servers"] == [oidc_app.issuer.url]
 
 
-async def test_a_second_client_of_a_connected_person_needs_no_second_trip_to_nextcloud(
+async def test_a_second_client_of_a_connected_user_needs_no_second_authorization_at_nextcloud(
     oidc_app: OidcApp,
 ) -> None:
     async with oidc_app.person("alice") as alice:

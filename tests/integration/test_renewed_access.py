@@ -18,8 +18,8 @@ from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.auth.token_refresh import RETRY
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import Availability
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server import mcp_server
@@ -70,12 +70,12 @@ def state_of(office: Office, replica: Replica) -> State:
 
     pending = Pending(finished)
     facts = mcp_server.facts(specs())
-    availability = Availability(facts, Audience(lambda _: caller().principal))
+    availability = Availability(facts, ChangeNotifier(lambda _: caller().principal))
     return State(
         services=services,
         caller=lambda _: caller(),
         pending=pending,
-        notices=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending),
         availability=availability,
         dialect="text",
         hold_seconds=0.01,

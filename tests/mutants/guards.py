@@ -17,7 +17,8 @@ PACKAGE = "nextcloud_mcp_server"
 class Guard:
     """One row. `path` is relative to the package, `tests` are files or `file::test` relative to the root.
 
-    `survives` gives the reason why no test fails without the guard; None where one must.
+    `survives` gives the reason why no test fails without the guard; None where one must. `endless` says that a test
+    without the guard may never end; elsewhere a run that is too slow proves nothing.
     """
 
     prevents: str
@@ -26,6 +27,7 @@ class Guard:
     mutated: str
     tests: tuple[str, ...]
     survives: str | None = None
+    endless: bool = False
 
     @property
     def file(self) -> str:
@@ -64,6 +66,7 @@ def read_guards(tables: Path = TABLES) -> list[Guard]:
             mutated=row["mutated"],
             tests=tuple(row["tests"]),
             survives=row.get("survives"),
+            endless=row.get("endless", False),
         )
         for table in sorted(tables.glob("*.toml"))
         for row in tomllib.loads(table.read_text(encoding="utf-8"))["guard"]

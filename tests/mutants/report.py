@@ -24,7 +24,7 @@ where a run was stopped. This page is written by it.
 
 def sentence(outcome: Outcome) -> str:
     """Return the result of a guard in a few words."""
-    if outcome.ending == "timed out":
+    if outcome.ending == "timed out" and outcome.guard.endless:
         return "killed (time limit)"
     if outcome.ending == "survived" and outcome.guard.survives is not None:
         return f"survives: {outcome.guard.survives}"

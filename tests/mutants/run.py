@@ -43,8 +43,8 @@ class Outcome:
 
     @property
     def noticed(self) -> bool:
-        """Whether a test failed."""
-        return self.ending in ("killed", "timed out")
+        """Whether a test failed, or did not end where that is the proof."""
+        return self.ending == "killed" or (self.ending == "timed out" and self.guard.endless)
 
     @property
     def accepted(self) -> bool:

@@ -47,7 +47,7 @@ async def http(api: OAuthApiFixture) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def tokens_in_use(api: OAuthApiFixture) -> int:
-    return sum((await api.desk.database.oauth_tokens.people()).values())
+    return sum((await api.desk.database.oauth_tokens.count_users()).values())
 
 
 HOSTILE = [

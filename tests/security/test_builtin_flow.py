@@ -117,7 +117,7 @@ async def nothing_is_left(builtin_app: BuiltinApp) -> None:
     await until(lambda: builtin_app.connected() == [])
 
 
-async def test_one_trip_gives_the_client_its_token_and_the_server_the_access(
+async def test_one_authorization_gives_the_client_its_token_and_the_server_the_access(
     builtin_app: BuiltinApp, alice: Browser, client_id: str, http: httpx2.AsyncClient
 ) -> None:
     sent = await alice.press(await alice.welcomed(client_id), "mine")

@@ -14,9 +14,9 @@ from tests.authorization_pages import (
     answer,
     ask_url,
     client_browser,
-    come_back,
     confirm,
     fields_of,
+    return_from_nextcloud,
 )
 from tests.callback_results import RESULT_ADDRESS, shown
 from tests.multi_user_pages import HOST, NEXTCLOUD, ORIGIN, config, state_of, target_of
@@ -66,7 +66,7 @@ async def every_answer(browser: httpx2.AsyncClient, known: AuthorizationPages) -
     redirect_target = await answer(browser, "allow", "notes:read")
     cancelled = {"error": "access_denied", "state": state_of(target_of(redirect_target))}
     answers += [redirect_target, await browser.get(CALLBACK, params=cancelled)]
-    back = await come_back(browser, known)
+    back = await return_from_nextcloud(browser, known)
     answers += [back, await browser.get(back.headers["location"])]
     # A request that was answered to its end is not asked again, so that this one comes last of its kind.
     answers += [await confirm(browser, known, said) for said in ("not-mine", "none", "mine")]
@@ -74,10 +74,10 @@ async def every_answer(browser: httpx2.AsyncClient, known: AuthorizationPages) -
     answers += [await browser.get(ask_url(redirect_uri="https://unknown.example/cb"))]
     again = ask_url(state="of the client, once more")
     known.admit_only("staff")
-    answers.append(await come_back(browser, known, address=again))
+    answers.append(await return_from_nextcloud(browser, known, address=again))
     known.mend()
     known.pages.break_nextcloud(lambda request: httpx2.ConnectError("refused", request=request))
-    answers.append(await come_back(browser, known, address=again))
+    answers.append(await return_from_nextcloud(browser, known, address=again))
     known.mend()
     known.fail_at("INSERT INTO codes", RuntimeError("A bug."))
     answers.append(await confirm(browser, known, address=again))
@@ -224,7 +224,7 @@ async def test_nothing_but_the_registered_address_sends_a_browser_anywhere(
 )
 @pytest.mark.parametrize("uri", [HOSTED, CURSOR, f"{HOSTED}?tenant=1"])
 @pytest.mark.parametrize("way", ["denied", "sent", "not me"])
-async def test_a_state_goes_back_as_it_came_and_does_nothing_on_the_way(
+async def test_a_state_is_returned_unchanged_and_has_no_effect(
     browser: httpx2.AsyncClient, known: AuthorizationPages, state: str, uri: str, way: str
 ) -> None:
     await known.client(redirect_uris=(uri,))
@@ -273,7 +273,7 @@ async def test_no_browser_is_redirected_before_the_user_has_answered(
 async def test_a_link_that_is_looked_at_in_advance_or_twice_changes_nothing(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    back = await come_back(browser, known)
+    back = await return_from_nextcloud(browser, known)
     before = (known.away, known.here, known.connected)
 
     for path in (ask_url(), back.headers["location"], ask_url(), back.headers["location"]):
@@ -287,7 +287,7 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read")
     state = state_of(target_of(redirect_target))
-    auth_transaction = (await come_back(browser, known)).headers["location"]
+    auth_transaction = (await return_from_nextcloud(browser, known)).headers["location"]
     form = fields_of(await browser.get(auth_transaction))
     question = fields_of(await browser.get(ask_url()))
     sent = len(known.pages.network.asked)
@@ -327,8 +327,10 @@ async def test_a_check_value_is_good_for_its_own_form_alone(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    auth_transaction = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
-    other = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
+    auth_transaction = fields_of(
+        await browser.get((await return_from_nextcloud(browser, known)).headers["location"])
+    )
+    other = fields_of(await browser.get((await return_from_nextcloud(browser, known)).headers["location"]))
 
     refused = [
         await browser.post("/authorize/confirm", data={**auth_transaction, "csrf": csrf, "answer": "mine"})
@@ -359,7 +361,9 @@ async def test_a_form_that_another_page_sends_connects_nothing(
     browser: httpx2.AsyncClient, known: AuthorizationPages, headers: dict[str, str]
 ) -> None:
     question = fields_of(await browser.get(ask_url()))
-    auth_transaction = fields_of(await browser.get((await come_back(browser, known)).headers["location"]))
+    auth_transaction = fields_of(
+        await browser.get((await return_from_nextcloud(browser, known)).headers["location"])
+    )
     away = known.away
 
     refused = [

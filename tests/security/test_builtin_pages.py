@@ -197,7 +197,7 @@ async def test_any_port_of_this_computer_is_the_registered_one_and_one_redirect_
     assert (other_port.status_code, unnamed.status_code, ambiguous.status_code) == (200, 200, 400)
 
 
-async def test_no_sends_the_client_word_and_asks_nextcloud_nothing(
+async def test_declining_answers_the_client_and_asks_nextcloud_nothing(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:
     page = await http.get(builtin_app.authorize_url(client_id, state="a b&c=d\u00e9\r\nX: y"))

@@ -225,7 +225,7 @@ async def test_the_user_of_a_callback_is_the_one_that_nextcloud_named_whatever_t
     assert found.principal == BOB
 
 
-async def test_a_trip_that_the_database_gave_to_another_browser_does_not_come_back_in_it(
+async def test_an_authorization_transaction_that_the_database_gave_to_another_browser_is_not_finished_in_it(
     database: Database, sqlite_url: str, moment: Moment
 ) -> None:
     await database.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)
@@ -270,7 +270,7 @@ async def test_of_three_processes_that_one_state_reaches_one_gets_it(
 
 
 @pytest.mark.process
-async def test_said_at_once_in_two_processes_the_word_connects_once(
+async def test_a_confirmation_in_two_processes_at_once_connects_once(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
     async with workers(url, key, 2) as started:
@@ -327,7 +327,7 @@ async def test_what_two_processes_find_over_is_ended_once(
 @pytest.mark.process
 @posix
 @pytest.mark.parametrize("place", CONNECTING)
-async def test_killed_while_it_connects_nothing_is_connected_and_the_next_word_does(
+async def test_killed_while_it_connects_nothing_is_connected_and_the_next_confirmation_connects(
     *, shared: Database, url: str, key: str, moment: Moment, place: str
 ) -> None:
     completed = await hold(shared, moment)
@@ -374,7 +374,7 @@ async def test_killed_while_it_takes_back_nothing_is_lost_and_the_next_one_takes
 
 @pytest.mark.process
 @posix
-async def test_killed_while_it_takes_a_state_the_trip_can_still_come_back(
+async def test_killed_while_it_takes_a_state_the_callback_still_succeeds(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
     await shared.auth_transactions.create(leaving(moment), state=STATE, browser=BROWSER)
@@ -388,7 +388,7 @@ async def test_killed_while_it_takes_a_state_the_trip_can_still_come_back(
 
 
 @pytest.mark.process
-async def test_a_word_that_comes_while_everything_of_the_person_ends_connects_nothing_after_it(
+async def test_a_confirmation_while_all_of_a_users_access_ends_connects_nothing(
     shared: Database, url: str, key: str, moment: Moment
 ) -> None:
     async with workers(url, key, 1) as (worker,):

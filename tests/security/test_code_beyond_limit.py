@@ -60,7 +60,7 @@ async def test_builtin_spends_the_code_of_a_client_s_sign_in(authorization: Auth
     assert await brought(authorization.consent_service.spend_if_known, params) == [303]
 
     with pytest.raises(SignInRefused):
-        await authorization.come_back(params, browser=COOKIE)
+        await authorization.finish_sign_in(params, browser=COOKIE)
     assert authorization.provider.exchanged == []
 
 

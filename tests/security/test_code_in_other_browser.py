@@ -94,7 +94,7 @@ async def test_builtin_takes_the_code_in_no_other_sign_in_of_the_attacker(
             {"state": another["state"], "code": params["code"]}, browser=ATTACKER
         )
         with pytest.raises(SignInRefused):
-            await authorization.authorization.come_back(came, browser=ATTACKER)
+            await authorization.authorization.finish_sign_in(came, browser=ATTACKER)
         another = parse_qs(urlsplit(await authorization.to_nextcloud(ATTACKER)).query)
 
     assert authorization.provider.exchanged == [codes(params)]
@@ -142,7 +142,7 @@ async def finish_with(authorization: AuthorizationFixture, code: str) -> None:
     came = await authorization.authorization.returned(
         {"state": begun["state"], "code": [code]}, browser=ATTACKER
     )
-    await authorization.authorization.come_back(came, browser=ATTACKER)
+    await authorization.authorization.finish_sign_in(came, browser=ATTACKER)
 
 
 @pytest.mark.parametrize("state", ["c-made-up", "", None])
@@ -161,7 +161,7 @@ async def test_builtin_spends_the_code_whatever_state_the_attacker_wrote_into_th
     assert authorization.provider.exchanged == []
 
 
-async def test_builtin_spends_the_code_of_a_client_that_is_ended_while_its_user_comes_back(
+async def test_builtin_spends_the_code_of_a_client_that_is_ended_during_the_callback(
     authorization: AuthorizationFixture,
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(VICTIM), "victim")

@@ -190,7 +190,7 @@ def test_the_folder_may_not_hold_the_servers_own_keys(tmp_path: Path) -> None:
     (ours / "deeper").mkdir(parents=True)
 
     for folder in (tmp_path, ours, ours / "deeper"):
-        with pytest.raises(ConfigurationError, match="own keys"):
+        with pytest.raises(ConfigurationError, match="data folder, where its keys are"):
             load(folder, data_dir=ours)
 
 

@@ -292,7 +292,7 @@ async def test_a_flow_that_names_no_account_connects_no_user(following: ConsentS
     assert await following.state(consent_request) is ElicitationState.OPENED
 
 
-async def test_no_browser_can_come_back_where_none_was_sent_away(following: ConsentSetup) -> None:
+async def test_no_callback_is_accepted_where_no_browser_was_sent_away(following: ConsentSetup) -> None:
     """The settings named Nextcloud's OAuth app before, and a browser is still on its way."""
     consent_request, alice = await following.begin("alice")
     grant_request = GrantRequest(

@@ -2,19 +2,26 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from timeit import timeit
+from threading import Lock
+from time import sleep
+from timeit import repeat, timeit
 
 import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.apps.files import edit as files_edit
+from nextcloud_mcp_server.apps.notes import edit as notes_edit
 from nextcloud_mcp_server.apps.notes.resources import Notes
+from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
+from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_fixtures import Process, ProcessHost
@@ -137,6 +144,97 @@ def test_escapes_without_end_cost_little_more_than_to_find_them() -> None:
     assert meant < 3 * found
 
 
+@pytest.mark.parametrize(
+    "replace",
+    [partial(files_edit.replace, every=False), notes_edit.replace],
+    ids=["in a file", "in a note"],
+)
+def test_a_passage_of_megabytes_costs_little_more_than_to_find_it(
+    replace: Callable[[str, str, str], object],
+) -> None:
+    """Counted at each character, one edit of 400 kB delayed all other users for minutes."""
+    text, passage = "a" * 60_000, "a" * 30_000
+
+    def refused() -> None:
+        with pytest.raises(InvalidInput, match="more than 10 times"):
+            replace(text, passage, "b")
+
+    found = min(repeat(lambda: text.find(passage, 1), number=1))
+    took = min(repeat(refused, number=1))
+
+    assert took < 300 * found
+
+
+@pytest.mark.parametrize("query", ["a", "aaaab", "aaaaaaaaaaab"])
+def test_a_word_of_megabytes_is_searched_in_as_little_time_as_a_short_one(query: str) -> None:
+    """Each place in a word was compared with the whole rest of the word: 16 times the word took 256 times as long."""
+
+    def searched(length: int) -> float:
+        terms, documents = ranking.terms_of(query), [ranking.Document("x", "a" * length)]
+        return min(repeat(lambda: ranking.rank(documents, terms), number=1, repeat=3))
+
+    assert searched(8_000) < 60 * searched(500)
+
+
+def test_a_line_of_thousands_of_letters_is_decoded_in_as_little_time_as_many_lines() -> None:
+    """The line was read once for each of its letters."""
+    lines, line = (b"\xe9t\xe9\n" + b"aaaa\n" * 4_000, b"\xe9t\xe9\n" + b"a" * 20_000)
+
+    took = [
+        min(repeat(lambda text=text: charset.of_file(text), number=1, repeat=3)) for text in (lines, line)
+    ]
+
+    assert took[1] < 20 * took[0]
+
+
+async def test_one_user_ranks_in_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, most, running = Lock(), Counter[str](), Counter[str]()
+
+    def slow(documents: Sequence[ranking.Document], *_: object, **__: object) -> ranking.Ranking:
+        who = documents[0].title
+        with at_once:
+            running[who] += 1
+            most[who] = max(most[who], running[who])
+        sleep(0.05)
+        with at_once:
+            running[who] -= 1
+        return ranking.Ranking([], [])
+
+    monkeypatch.setattr(ranking, "rank", slow)
+    async with anyio.create_task_group() as group:
+        for who in ("alice", "alice", "alice", "bob"):
+            search = partial(ranking.rank_aside, [ranking.Document(who, "")], (), uid=who)
+            group.start_soon(search)
+
+    assert most == {"alice": 1, "bob": 1}
+
+
+def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:
+    plain = "# a" + "a" * 8_000
+    hostile = "# a" + " \t" * 2_000 + "#" * 4_000 + "x"
+
+    usual = min(repeat(lambda: _no_such_section(plain), number=1))
+    took = min(repeat(lambda: _no_such_section(hostile), number=1))
+
+    assert took < 100 * usual
+
+
+@pytest.mark.parametrize("tool", ["nc_calendar_create_event", "nc_tasks_create_task"])
+def test_a_description_of_megabytes_is_refused_before_it_is_folded_into_lines(tool: str) -> None:
+    """Its lines were escaped and folded on the event loop, for seconds."""
+    specs = {spec.name: spec for name in ("calendar", "tasks") for spec in registry.load(name).tools}
+
+    with pytest.raises(InvalidInput, match="'description' cannot be longer"):
+        specs[tool].arguments.validate({"title": "x", "description": "\n" * 1_500_000})
+
+
+def test_a_replacement_that_would_take_all_memory_is_refused() -> None:
+    text, new = "a" * 1_000_000, "b" * 100_000
+
+    with pytest.raises(InvalidInput, match="nothing was changed"):
+        files_edit.replace(text, "a", new, every=True)
+
+
 async def test_streams_are_open_to_a_number_and_then_refused(stage: ProcessHost, process: Process) -> None:
     async with strict(stage, process, streams=4) as served, AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(served.session(token())) for _ in range(3)]
@@ -186,3 +284,8 @@ async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path:
 
 def _named(session: str) -> dict[str, str]:
     return {"Mcp-Session-Id": session, "Content-Type": "application/json"}
+
+
+def _no_such_section(note: str) -> None:
+    with pytest.raises(InvalidInput, match="no such heading"):
+        notes_edit.replace_section(note, "other", "new")

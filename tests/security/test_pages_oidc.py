@@ -295,7 +295,7 @@ async def test_an_address_to_confirm_is_worth_nothing_in_another_browser(
     assert consent_service.pending_grants == 0
 
 
-async def test_each_way_back_has_its_own_path(
+async def test_each_callback_has_its_own_path(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     elicitation_id = await consent_service.open()
@@ -310,7 +310,9 @@ async def test_each_way_back_has_its_own_path(
     assert consent_service.connected == {}
 
 
-async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_service: MultiUserPages) -> None:
+async def test_a_callback_is_accepted_once(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
     elicitation_id = await consent_service.open()
     await sign_in(people, consent_service)
     back = await give(people, consent_service, elicitation_id, "alice")
@@ -322,7 +324,7 @@ async def test_a_way_back_is_walked_once(people: httpx2.AsyncClient, consent_ser
 
 
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
-async def test_a_way_back_is_only_walked_with_get(
+async def test_a_callback_is_accepted_by_get_only(
     people: httpx2.AsyncClient, consent_service: MultiUserPages, callback: str
 ) -> None:
     await sign_in(people, consent_service)

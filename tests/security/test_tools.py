@@ -7,6 +7,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.tools import answer
+from nextcloud_mcp_server.tools.result import Result
 from tests.integration.personal_app import Asked, PersonalApp
 
 ORDER = (
@@ -48,6 +49,10 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert asked.urls == []
 
 
+class Quoted(Result):
+    text: str
+
+
 @pytest.mark.parametrize(
     "link",
     [
@@ -66,6 +71,7 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
         "https://id.example.org/realms/a/protocol/openid-connect/auth?response_type=code&client_id=x&scope=openid",
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",
+        "https://id.example.org/connect?client_id=x;response_type=code;scope=all",
         # Behind `?` and `#` two dots leave nothing.
         "https://cloud.example.org/login/v2/flow/abc#/../../../../..",
         "https://cloud.example.org/login/v2/flow/abc?x=/../../../../..",
@@ -82,6 +88,15 @@ def test_a_consent_link_is_removed_in_every_spelling_a_browser_takes(link: str) 
     assert answer.neutralise_links(f"see {link}, or [here]({link})!") == (
         f"see {answer.DEFANGED} or [here]({answer.DEFANGED})!"
     )
+
+
+def test_a_result_whose_only_consent_link_separates_by_semicolons_loses_it() -> None:
+    """The quick look at a whole answer took no such link for one."""
+    link = "https://id.example.org/connect?client_id=x;response_type=code;scope=all"
+
+    sent = answer.result(Quoted(text=f"see {link}"))
+
+    assert sent.structured_content == {"text": f"see {answer.DEFANGED}"}
 
 
 def test_looking_for_links_takes_no_time_on_hostile_text() -> None:

@@ -68,7 +68,9 @@ async def test_another_users_consent_request_looks_like_none_on_the_wire_and_on_
     assert answers[foreign][1][0] == 404
 
 
-async def test_saying_accept_without_visiting_gives_nothing(personal_app: PersonalApp, asked: Asked) -> None:
+async def test_accepting_without_opening_the_link_gives_nothing(
+    personal_app: PersonalApp, asked: Asked
+) -> None:
     await personal_app.stop()
     await personal_app.start(hold_seconds=0)
     async with personal_app.client(elicitation_callback=asked.by(None)) as client:

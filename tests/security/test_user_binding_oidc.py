@@ -195,7 +195,7 @@ async def test_a_session_and_a_person_that_do_not_belong_together_are_refused(ma
     await spent(mapped, params)
 
 
-async def test_signing_out_ends_the_trips_that_were_begun(mapped: ConsentSetup) -> None:
+async def test_signing_out_ends_the_sign_ins_that_were_begun(mapped: ConsentSetup) -> None:
     _, alice, url = await on_the_way(mapped)
     await mapped.consent_service.sign_out(alice.token)
     params = mapped.provider.confirm(url, "alice")
@@ -206,7 +206,7 @@ async def test_signing_out_ends_the_trips_that_were_begun(mapped: ConsentSetup) 
     await spent(mapped, params)
 
 
-async def test_what_waits_for_a_word_waits_in_one_browser_only(people: ConsentSetup) -> None:
+async def test_a_pending_grant_waits_for_confirmation_in_one_browser_only(people: ConsentSetup) -> None:
     consent_request, alice, url = await on_the_way(people)
     await people.consent_service.finish_grant(people.provider.confirm(url, "alice"), alice.who, alice.token)
     other = await browser(people, "alice")
@@ -577,7 +577,7 @@ async def test_a_consent_request_that_ends_while_the_provider_is_asked_holds_not
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_what_waited_for_a_word_when_the_consent_request_ended_is_ended(
+async def test_a_pending_grant_is_revoked_when_its_consent_request_ends(
     people: ConsentSetup, ending: Ending
 ) -> None:
     consent_request, alice, url = await on_the_way(people)

@@ -1,5 +1,6 @@
 import io
 import os
+import re
 import socket
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from nextcloud_mcp_server import cli
 from nextcloud_mcp_server.commands.client_config.snippet import ServerCommand
 from nextcloud_mcp_server.commands.config import this_command
-from nextcloud_mcp_server.commands.console import Progress, print_link, program
+from nextcloud_mcp_server.commands.console import OPTIONS, Progress, print_link, program
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server.database_file import schema_version
@@ -73,16 +74,21 @@ def test_every_command_explains_itself(command: str) -> None:
     assert "Usage" in outcome.output
 
 
-def test_a_wrong_setting_is_one_sentence_and_exit_code_2(monkeypatch: Patch, capsys: Capture) -> None:
+def test_missing_settings_are_named_at_once_and_exit_with_code_2(monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setenv("MODE", "builtin")
 
     code, out, err = run(["serve"], monkeypatch, capsys)
 
     assert (code, out) == (2, "")
-    assert err == (
-        "Error: NEXTCLOUD_MCP_SERVER_URL is missing: set the address under which browsers and clients reach "
-        "this server, such as https://mcp.example.org.\n"
-    )
+    first, *others = err.splitlines()
+    assert first == "Error: 5 settings are missing for MODE=builtin:"
+    assert [line.partition(":")[0].strip() for line in others] == [
+        "NEXTCLOUD_HOST",
+        "NEXTCLOUD_MCP_SERVER_URL",
+        "TOKEN_ENCRYPTION_KEYS",
+        "NEXTCLOUD_OAUTH_CLIENT_ID",
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET",
+    ]
 
 
 def test_serving_without_a_nextcloud_says_how_to_name_one(monkeypatch: Patch, capsys: Capture) -> None:
@@ -501,6 +507,71 @@ def test_a_tool_to_leave_out_that_does_not_exist_is_refused_by_the_doctor_too(
 
     assert code == 2
     assert "did you mean nc_notes_delete_note?" in err
+
+
+@pytest.mark.process
+def test_the_doctor_warns_of_an_old_name_of_a_tool_to_leave_out(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("EXCLUDE_TOOLS", "nc_deck_list_boards")
+
+    _, out, _ = run(["doctor"], monkeypatch, capsys)
+
+    assert "warn  settings: EXCLUDE_TOOLS names nc_deck_list_boards, an old name of nc_deck_get_board" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--nextcloud", "ftp://x"], "Error: --nextcloud is not a web address"),
+        (["serve", "--nextcloud=ftp://x"], "Error: --nextcloud is not a web address"),
+        (["serve", "--nextcloud", CLOUD, "--toolsets", "note"], "Error: --toolsets names 'note'"),
+        (["connect", "--nextcloud", "http://127.0.0.1:9"], "Error: Nothing listens at --nextcloud."),
+    ],
+)
+def test_an_error_names_the_option_that_set_the_value(
+    arguments: list[str], sentence: str, monkeypatch: Patch, capsys: Capture
+) -> None:
+    _, _, err = run(arguments, monkeypatch, capsys)
+
+    # Above it are log lines of the attempts to connect.
+    error = err.splitlines()[-1]
+    assert error.startswith(sentence)
+    assert not any(variable in error for variable in OPTIONS)
+
+
+def test_an_error_names_the_variable_that_set_the_value(monkeypatch: Patch, capsys: Capture) -> None:
+    monkeypatch.setenv("NEXTCLOUD_HOST", "ftp://x")
+
+    _, _, err = run(["serve"], monkeypatch, capsys)
+
+    assert err.startswith("Error: NEXTCLOUD_HOST is not a web address")
+
+
+def test_the_help_of_each_option_names_its_variable() -> None:
+    help_texts = [
+        CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).output
+        for command in (["serve"], ["setup", "nextcloud"])
+    ]
+    found = re.findall(r"(--[a-z-]+) .*\(or ([A-Z_]+)\)", "\n".join(help_texts))
+    documented = {variable: option for option, variable in found}
+
+    assert documented == OPTIONS
+
+
+@pytest.mark.process
+def test_the_doctor_checks_a_set_up_with_the_sandbox(monkeypatch: Patch, capsys: Capture) -> None:
+    _, out, _ = run(["doctor", "--sandbox"], monkeypatch, capsys)
+
+    assert re.search(r"ok    Nextcloud: http://127\.0\.0\.1:\d+ is a Nextcloud 34\.", out)
+    assert "fail  " not in out
+    assert "sandbox is made at first use" in out
+
+
+def test_the_grants_of_a_sandbox_are_its_own(monkeypatch: Patch, capsys: Capture) -> None:
+    _, _, err = run(["grants", "list", "--sandbox"], monkeypatch, capsys)
+    _, _, ended = run(["grants", "revoke", "--sandbox"], monkeypatch, capsys)
+
+    assert err == "Nothing is connected. A server with --sandbox asks for it when a client calls a tool.\n"
+    assert ended == "Nothing is connected.\n"
 
 
 def test_an_interruption_exits_quietly(monkeypatch: Patch, capsys: Capture) -> None:

@@ -1,6 +1,7 @@
 """The table of guards fits the code, its page names each of them, and the security model names each attack's file."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,8 @@ def test_a_guard_without_which_the_code_cannot_be_read_is_told(tmp_path: Path) -
     ("outcome", "said"),
     [
         (Outcome(GUARDS[0], "killed", "test"), "killed"),
-        (Outcome(GUARDS[0], "timed out"), "killed (time limit)"),
+        (Outcome(GUARDS[0], "timed out"), "timed out"),
+        (Outcome(replace(GUARDS[0], endless=True), "timed out"), "killed (time limit)"),
         (Outcome(GUARDS[0], "survived"), "survived"),
         (Outcome(GUARDS[0], "broken", "no such test"), "broken"),
     ],

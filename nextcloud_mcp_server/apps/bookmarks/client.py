@@ -4,17 +4,15 @@ Creating a bookmark whose address is there already overwrites its title and desc
 trash. An answer to a query holds the whole text of each archived page, so pages of it are small. There are no etags.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.tools.result import Result
 
@@ -66,7 +64,7 @@ class Bookmark(Result):
             else kept
             for name in ("url", "title", "description", "tags", "folders")
         ]
-        return {**fields, "etag": hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]}
+        return {**fields, "etag": state_etag.of(state)}
 
 
 class _One(Answer):
@@ -75,10 +73,6 @@ class _One(Answer):
 
 class _Many(Answer):
     data: list[Bookmark]
-
-
-_ONE = TypeAdapter(_One)
-_MANY = TypeAdapter(_Many)
 
 
 class BookmarksClient(AppClient):
@@ -112,13 +106,14 @@ class BookmarksClient(AppClient):
           NotFound: It is not there, or was moved to the trash since it was read.
         """
         path = f"{_BASE}/bookmark/{bookmark_id}"
-        response = await self._http.request("GET", path, sentences={404: _NO_BOOKMARK})
-        bookmark = decoded(response, _ONE).item
-        if if_match.strip().strip('"') != bookmark.etag:
-            if not bookmark.folders:
-                # Its etag changed with its deletion, and no query finds it to be read again.
-                raise errors.NotFound(_IN_TRASH)
-            raise errors.EtagMismatch(CHANGED, current_etag=bookmark.etag)
+        bookmark = (await self._request("GET", path, _One, sentences={404: _NO_BOOKMARK})).item
+        try:
+            state_etag.require(if_match, bookmark.etag)
+        except errors.EtagMismatch:
+            if bookmark.folders:
+                raise
+            # Its etag changed with its deletion, and no query finds it to be read again.
+            raise errors.NotFound(_IN_TRASH) from None
         return bookmark
 
     async def create(self, fields: Mapping[str, object]) -> Bookmark:
@@ -136,16 +131,11 @@ class BookmarksClient(AppClient):
         )
 
     async def _save(self, method: str, path: str, fields: Mapping[str, object]) -> Bookmark:
-        response = await self._http.request(
-            method,
-            f"{_BASE}/bookmark{path}",
-            json=dict(fields),
-            sentences={400: _REFUSED, 403: _REFUSED, 404: _NO_BOOKMARK},
-        )
-        return decoded(response, _ONE).item
+        sentences = {400: _REFUSED, 403: _REFUSED, 404: _NO_BOOKMARK}
+        path = f"{_BASE}/bookmark{path}"
+        return (await self._request(method, path, _One, json=dict(fields), sentences=sentences)).item
 
     async def _query(self, params: Mapping[str, str | int]) -> list[Bookmark]:
-        response = await self._http.request(
-            "GET", f"{_BASE}/bookmark", params=params, sentences={400: _NO_FOLDER}
-        )
-        return decoded(response, _MANY).data
+        return (
+            await self._request("GET", f"{_BASE}/bookmark", _Many, params=params, sentences={400: _NO_FOLDER})
+        ).data

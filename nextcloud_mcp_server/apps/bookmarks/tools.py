@@ -60,7 +60,7 @@ async def nc_bookmarks_find_bookmarks(
 ) -> BookmarkPage:
     """Find the person's bookmarks, or list them, with the etag a change needs; go on with cursor."""
     filters = (query, tags, folder)
-    start = pagination.start(cursor, *filters)
+    start = pagination.Listing(cursor, *filters).start
     page, skipped = divmod(start, _PAGE)
     found = await nc.client(BookmarksClient).find(
         words=query.split(),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from time import thread_time
 from typing import Final, NamedTuple
 
-from nextcloud_mcp_server.apps.calendar.scheduling import Notice
+from nextcloud_mcp_server.apps.calendar.scheduling import NotifiedGuest
 from nextcloud_mcp_server.formats.ical import Unreadable
 from nextcloud_mcp_server.formats.recurrence import MOST_OCCURRENCES, Occurrence, Series
 from nextcloud_mcp_server.nextcloud.caldav import Stored
@@ -32,7 +32,7 @@ class Event(NamedTuple):
     stored: Stored
     series: Series
     at: Occurrence
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[NotifiedGuest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

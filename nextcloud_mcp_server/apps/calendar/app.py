@@ -1,6 +1,6 @@
 """Declares the toolset `calendar`: what it requires, and what the pages say about it."""
 
-from nextcloud_mcp_server.declarations.app import App, Scope, Words
+from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
 
 app = App(
     "calendar",
@@ -34,4 +34,25 @@ app = App(
     },
     audit_fields=("title", "calendar", "event_id"),
     resources=("Events",),
+    prompts=(
+        Prompt(
+            "prepare_meeting",
+            title="Prepare a meeting",
+            description="Gather what you have on an appointment.",
+            argument="meeting",
+            about_argument="Which one: a title, a person, a time",
+            text="Help me prepare this meeting: {meeting}\n\n"
+            "Find it in my calendar, with time, place and who comes. Then look in my files and notes for what belongs "
+            "to it or to these people. Give me half a page: what it is about, what was agreed before, open questions, "
+            "links to what you found. Change nothing.",
+        ),
+        Prompt(
+            "weekly_review",
+            title="Weekly review",
+            description="Look back on the week, and ahead.",
+            text="Let us review my week. List what was in my calendar in the last seven days and what comes in the next "
+            "seven. If there are tools for tasks and notes, add what is overdue or due, and notes changed this week. Point "
+            "out clashes and what seems forgotten, then ask me what to move, add or close; change nothing before I say so.",
+        ),
+    ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -13,18 +13,15 @@ from anyio import to_thread
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.calendar import scheduling
 from nextcloud_mcp_server.apps.calendar.agenda import EVENT, Agenda, Event, Span, agenda
-from nextcloud_mcp_server.apps.calendar.scheduling import Notice
+from nextcloud_mcp_server.apps.calendar.scheduling import NotifiedGuest, notice
 from nextcloud_mcp_server.formats import event_edit, ical, ical_time
 from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
-from nextcloud_mcp_server.nextcloud import parallel, user_zone
-from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
-from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
-from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache
+from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
+from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
+from nextcloud_mcp_server.tools.event_time import Ask
 
 #: How far an occurrence may have been moved from its original time and still be found by its id.
 _FOUND_WITHIN: Final = timedelta(days=2)
@@ -36,43 +33,17 @@ _BROKEN: Final = "This calendar object cannot be read ({wrong}), so it was left 
 _T = TypeVar("_T")
 
 
-Ask = Callable[[], Awaitable[tzinfo]]
-
-
 class Deleted(NamedTuple):
     """The title of a deleted event, and the users whom Nextcloud notifies of the deletion."""
 
     title: str
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[NotifiedGuest, ...] = ()
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
-
-
-class CalendarClient(AppClient):
+class CalendarClient(CalendarObjectsClient):
     """Reads and writes one user's events."""
 
-    def __init__(
-        self,
-        http: NextcloudHttp,
-        *,
-        clock: Callable[[], datetime] = _clock,
-        cache: UserCache | None = None,
-        wide: NextcloudHttp | None = None,
-        shelf: CachedContent[KeptCalendars] | None = None,
-    ) -> None:
-        super().__init__(http)
-        self._dav = CalDav(http, wide)
-        self._clock = clock
-        self._cache = cache or UserCache()
-        self._objects = CalendarObjects(self._dav, EVENT, cache=self._cache, shelf=shelf)
-
-    @classmethod
-    def from_connection(cls, connection: Connection) -> Self:
-        """Build the client."""
-        objects = connection.content("VEVENT")
-        return cls(connection.http, cache=connection.cache, wide=connection.wide, shelf=objects)
+    kind = EVENT
 
     async def calendars(self) -> list[Calendar]:
         """Fetch all calendars and task lists."""
@@ -114,14 +85,14 @@ class CalendarClient(AppClient):
         """
         # Nextcloud uses its own time zone for all-day events and floating times, and the reader's is not known yet.
         first, last = span(UTC)
-        within = _earlier(first), _later(last)
+        within = _shifted(first, -_FOUND_WITHIN), _shifted(last, _FOUND_WITHIN)
         place: list[tzinfo] = []
         known = anyio.Event()
         names, mine = list[str](), list[str]()
         found: dict[str, Agenda] = {}
 
         async def find() -> None:
-            place.append(await locate(partial(self._cache.fact, "zone", partial(user_zone.of, self._http))))
+            place.append(await locate(self.zone))
             known.set()
 
         async def introduce() -> None:
@@ -134,7 +105,7 @@ class CalendarClient(AppClient):
             found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
 
         async def everything() -> None:
-            names.extend((await self._objects.hand(use, calendar=calendar, within=within)).names)
+            names.extend((await self.hand(use, calendar=calendar, within=within)).names)
 
         await parallel.together(everything, find, introduce)
         listed = [found[name] for name in names]
@@ -176,7 +147,7 @@ class CalendarClient(AppClient):
             scheduling.organizer(changes.attendees, await self._dav.addresses()) if changes.attendees else ""
         )
         whole = event_edit.new_event(
-            str(uuid4()), changes, now=self._clock(), organizer=organizer, reminder=reminder
+            str(uuid4()), changes, now=datetime.now(UTC), organizer=organizer, reminder=reminder
         )
         stored = await self._dav.create(calendar, whole.written)
         told = scheduling.told("", whole.written, stored)
@@ -204,7 +175,7 @@ class CalendarClient(AppClient):
         changes = await make(event)
         addresses = await self._dav.addresses() if answer is not None or changes.attendees else []
         organizer = scheduling.organizer(changes.attendees, addresses, event.at.component)
-        now = self._clock()
+        now = datetime.now(UTC)
 
         def edit(whole: Component) -> Event:
             series = Series(whole, EVENT)
@@ -233,7 +204,7 @@ class CalendarClient(AppClient):
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
         told = scheduling.invited([event.at.component])
         return event._replace(
-            notices=tuple(Notice(each, "not told that it takes place again") for each in told)
+            notices=tuple(notice(each, "not told that it takes place again") for each in told)
         )
 
     async def delete(self, event_id: str, *, if_match: str) -> Deleted:
@@ -260,7 +231,7 @@ class CalendarClient(AppClient):
           Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
-        now = self._clock()
+        now = datetime.now(UTC)
 
         def edit(whole: Component) -> Event:
             series = Series(whole, EVENT)
@@ -270,17 +241,17 @@ class CalendarClient(AppClient):
 
         return await self._write(stored, edit)
 
-    async def _cancelled(self, one: Component) -> tuple[Notice, ...]:
+    async def _cancelled(self, one: Component) -> tuple[NotifiedGuest, ...]:
         """List the users whom Nextcloud notifies of a deletion: the attendees, or the organizer."""
         organizer = one.first("ORGANIZER")
         if organizer is None or not (people := scheduling.invited([one])):
             return ()
         mine = {each.lower() for each in await self._cache.fact("addresses", self.addresses)}
         if organizer.value.strip().lower() in mine:
-            return tuple(Notice(each, "told that it is cancelled, unless it is over") for each in people)
+            return tuple(notice(each, "told that it is cancelled, unless it is over") for each in people)
         if not any(f"mailto:{each.lower()}" in mine for each in people):
             return ()
-        return (Notice(scheduling.mail_of(organizer), "told that this person declines, unless it is over"),)
+        return (notice(scheduling.mail_of(organizer), "told that this person declines, unless it is over"),)
 
     async def _write(self, stored: Stored, edit: Callable[[Component], Event]) -> Event:
         def edited(whole: Component) -> tuple[Event, str]:
@@ -306,7 +277,9 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
     if (changed := series.changed().get(key)) is not None:
         return Event(stored, series, Occurrence(changed, *series.times(changed), named))
     middle = ical_time.instant(named, place)
-    around = series.between(_earlier(middle), _later(middle), place, even_removed=True)
+    around = series.between(
+        _shifted(middle, -_FOUND_WITHIN), _shifted(middle, _FOUND_WITHIN), place, even_removed=True
+    )
     for one in around:
         if one.id is not None and series.key(one.id) == key:
             return Event(stored, series, one)
@@ -321,15 +294,9 @@ def _read(stored: Stored, read: Callable[[Component], _T]) -> _T:
         raise errors.ServerFault(_BROKEN.format(wrong=wrong)) from None
 
 
-def _earlier(moment: datetime) -> datetime:
+def _shifted(moment: datetime, by: timedelta) -> datetime:
     try:
-        return moment.astimezone(UTC) - _FOUND_WITHIN
+        return moment.astimezone(UTC) + by
     except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def _later(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC) + _FOUND_WITHIN
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
+        first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+        return last if by > timedelta() else first

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from nextcloud_mcp_server.apps.calendar import results
+from nextcloud_mcp_server.apps.calendar.agenda import Span
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import recurrence
 from nextcloud_mcp_server.formats.ical import Component
@@ -13,8 +14,6 @@ from nextcloud_mcp_server.formats.ical_time import DAY
 
 _SATURDAY: Final = 5
 _MIDNIGHT: Final = "24:00"
-
-Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)

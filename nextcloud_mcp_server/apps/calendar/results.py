@@ -1,4 +1,7 @@
-"""Results of the calendar tools."""
+"""Results of the calendar tools.
+
+An event is read on demand from its calendar object, which changes keep as it is; so results are separate.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +9,7 @@ from typing import Final
 
 from nextcloud_mcp_server.apps.calendar import scheduling
 from nextcloud_mcp_server.apps.calendar.agenda import Event
-from nextcloud_mcp_server.apps.calendar.scheduling import Notice
+from nextcloud_mcp_server.apps.calendar.scheduling import NotifiedGuest
 from nextcloud_mcp_server.formats import ical, ical_time
 from nextcloud_mcp_server.formats.ical import Component, Line
 from nextcloud_mcp_server.formats.ical_time import DAY, Moment
@@ -80,13 +83,6 @@ class Invited(Result):
     name: str | None = None
     answer: str
     undelivered: str | None = None
-
-
-class NotifiedGuest(Result):
-    """What became of telling a user of a change."""
-
-    email: str
-    result: str
 
 
 class EventDetails(Times):
@@ -282,9 +278,9 @@ def _invited(line: Line) -> Invited:
     )
 
 
-def told(notices: Sequence[Notice]) -> list[NotifiedGuest] | None:
+def told(notices: Sequence[NotifiedGuest]) -> list[NotifiedGuest] | None:
     """List the users who were notified of a change, and those who were not."""
-    return [NotifiedGuest(email=each.email, result=each.result) for each in notices[:_LISTED]] or None
+    return list(notices[:_LISTED]) or None
 
 
 def _short(text: str) -> str:

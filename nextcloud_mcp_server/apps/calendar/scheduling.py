@@ -1,12 +1,13 @@
 """Reads which attendees Nextcloud notified of a meeting (RFC 6638 §3.2.9, §7.3)."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import ical
 from nextcloud_mcp_server.formats.ical import Component, Line, Unreadable
 from nextcloud_mcp_server.nextcloud.caldav import Stored
+from nextcloud_mcp_server.tools.result import Result
 
 _STATUS: Final = "SCHEDULE-STATUS"
 #: The meaning of the codes in Nextcloud (`Schedule/Plugin.php` of sabre/dav, `IMipPlugin.php` of Nextcloud).
@@ -33,11 +34,16 @@ _NOT_THEIRS: Final = (
 )
 
 
-class Notice(NamedTuple):
-    """The result of notifying one user of a meeting."""
+class NotifiedGuest(Result):
+    """What became of telling a user of a change."""
 
     email: str
     result: str
+
+
+def notice(email: str, result: str) -> NotifiedGuest:
+    """Say what became of telling a user."""
+    return NotifiedGuest(email=email, result=result)
 
 
 def organizer(attendees: list[str] | None, addresses: list[str], one: Component | None = None) -> str:
@@ -60,32 +66,32 @@ def organizer(attendees: list[str] | None, addresses: list[str], one: Component 
     return own[0]
 
 
-def told(before: str, sent: str, stored: Stored) -> tuple[Notice, ...]:
+def told(before: str, sent: str, stored: Stored) -> tuple[NotifiedGuest, ...]:
     """List the users who were notified of a change between two texts, as Nextcloud recorded it."""
     old, new = ({each.lower(): each for each in invited(_events(text))} for text in (before, sent))
     added = [new[key] for key in new if key not in old]
     gone = [old[key] for key in old if key not in new]
     if stored.etag is None:
-        return tuple(Notice(each, "not known, for Nextcloud's answer was lost") for each in (*added, *gone))
+        return tuple(notice(each, "not known, for Nextcloud's answer was lost") for each in (*added, *gone))
     noted = notices(stored.text)
     if not stored.rewritten:
         # Includes users notified again with the same result: then the recorded status does not change.
-        noted = [Notice(each.email, f"{each.result} ({_AS_BEFORE})") for each in noted]
+        noted = [notice(each.email, f"{each.result} ({_AS_BEFORE})") for each in noted]
     named = {each.email.lower() for each in noted}
     cancelled = "told" if stored.rewritten else "not told"
     return (
         *noted,
-        *(Notice(each, "not told: Nextcloud sent nothing") for each in added if each.lower() not in named),
-        *(Notice(each, f"{cancelled} that they are no longer invited") for each in gone),
+        *(notice(each, "not told: Nextcloud sent nothing") for each in added if each.lower() not in named),
+        *(notice(each, f"{cancelled} that they are no longer invited") for each in gone),
     )
 
 
-def notices(text: str) -> list[Notice]:
+def notices(text: str) -> list[NotifiedGuest]:
     """List the recorded notification of each user; users whom Nextcloud never notifies are left out."""
-    found: dict[str, Notice] = {}
+    found: dict[str, NotifiedGuest] = {}
     for line in _people(_events(text)):
         if (meaning := delivery(line)) is not None:
-            found[mail_of(line).lower()] = Notice(mail_of(line), meaning)
+            found[mail_of(line).lower()] = notice(mail_of(line), meaning)
     return list(found.values())
 
 

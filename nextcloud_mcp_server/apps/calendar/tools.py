@@ -8,15 +8,6 @@ from pydantic import Field
 from nextcloud_mcp_server.apps.calendar import free_time, results
 from nextcloud_mcp_server.apps.calendar.agenda import Agenda, Event
 from nextcloud_mcp_server.apps.calendar.client import CalendarClient
-from nextcloud_mcp_server.apps.calendar.results import (
-    CalendarList,
-    EventDeleted,
-    EventDetails,
-    EventList,
-    EventWritten,
-    FreeSlot,
-    FreeTime,
-)
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import ical_time, zones
 from nextcloud_mcp_server.formats.event_edit import Changes
@@ -34,7 +25,6 @@ from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 calendar = Toolset("calendar")
 
 _LONGEST_RANGE: Final = timedelta(days=1830)
-_ANSWERS: Final = {"accepted": "ACCEPTED", "declined": "DECLINED", "tentative": "TENTATIVE"}
 _IN_TRASH: Final = (
     "It is in the calendar's trash, for 30 days unless the administrator set another time: nc_calendar_update_event "
     "with this event_id and etag and restore=true brings it back."
@@ -62,10 +52,10 @@ Occurrence = Annotated[str | None, Field(description="As listed; else the whole 
 
 @calendar.tool("List calendars", read_only=True)
 @require_provisioning("calendar:read")
-async def nc_calendar_list_calendars(nc: Account) -> CalendarList:
+async def nc_calendar_list_calendars(nc: Account) -> results.CalendarList:
     """List the person's calendars and task lists, shared and subscribed ones too, and which can be written to."""
     found = await nc.client(CalendarClient).calendars()
-    return CalendarList(
+    return results.CalendarList(
         calendars=[results.calendar_row(each) for each in found],
         note=_BOARDS if any(each.app == DECK for each in found) else None,
     )
@@ -83,7 +73,7 @@ async def nc_calendar_list_events(
     timezone: Zone = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
-) -> EventList:
+) -> results.EventList:
     """List what takes place between two dates in one calendar or all, each occurrence of a series by itself."""
     after = pagination.unseal(cursor, "events", start, end, calendar, query, timezone)
     found = await _during(nc, start, end, timezone, calendar)
@@ -96,7 +86,7 @@ async def nc_calendar_list_events(
     rows = pagination.fit([results.row(event, found.mine) for event in page])
     more = more or len(rows) < len(page)
     last = _position(page[len(rows) - 1], zone) if more else None
-    return EventList(
+    return results.EventList(
         events=rows,
         total=window.total,
         cursor=last and pagination.seal(last, "events", start, end, calendar, query, timezone),
@@ -106,7 +96,9 @@ async def nc_calendar_list_events(
 
 @calendar.tool("Read an event", read_only=True)
 @require_provisioning("calendar:read")
-async def nc_calendar_get_event(nc: Account, event_id: TextId, occurrence: Occurrence = None) -> EventDetails:
+async def nc_calendar_get_event(
+    nc: Account, event_id: TextId, occurrence: Occurrence = None
+) -> results.EventDetails:
     """Tell all about an event, or one occurrence of a series: description, who is invited, recurrence, etag."""
     return results.details(await nc.client(CalendarClient).get(event_id, occurrence))
 
@@ -127,7 +119,7 @@ async def nc_calendar_create_event(
     attendees: Annotated[list[str] | None, Field(description="E-mail addresses.")] = None,
     categories: list[str] | None = None,
     reminder_minutes: Annotated[int | None, Field(ge=0, le=40_320)] = None,
-) -> EventWritten:
+) -> results.EventWritten:
     """Create an event, once or recurring; Nextcloud sends invitations to the attendees."""
     zone = await event_time.clock(nc.zone, "start", start, timezone)
     changes = Changes(
@@ -164,7 +156,7 @@ async def nc_calendar_update_event(
     categories: list[str] | None = None,
     answer: Literal["accepted", "declined", "tentative"] | None = None,
     restore: Annotated[bool, Field(description="From the trash.")] = False,
-) -> EventWritten:
+) -> results.EventWritten:
     """Change the given fields of an event, a series or one occurrence, answer its invitation, or restore it.
 
     Nextcloud tells the others invited.
@@ -193,7 +185,7 @@ async def nc_calendar_update_event(
         return _written(await calendars.restore(event_id, if_match=etag))
     if not given:
         raise InvalidInput("Nothing to change: send at least one field, or 'answer'.")
-    status = None if answer is None else _ANSWERS[answer]
+    status = None if answer is None else answer.upper()
     return _written(
         await calendars.update(event_id, make, if_match=etag, occurrence=occurrence, answer=status)
     )
@@ -203,11 +195,11 @@ async def nc_calendar_update_event(
 @require_provisioning("calendar:write")
 async def nc_calendar_delete_event(
     nc: Account, event_id: TextId, etag: str, occurrence: Occurrence = None
-) -> EventDeleted:
+) -> results.EventDeleted:
     """Delete an event or series, or take one occurrence out of it; the answer says how to bring it back."""
     if occurrence is None:
         gone = await nc.client(CalendarClient).delete(event_id, if_match=etag)
-        return EventDeleted(
+        return results.EventDeleted(
             event_id=event_id,
             title=gone.title or None,
             etag=normalise(etag),
@@ -215,7 +207,7 @@ async def nc_calendar_delete_event(
             told=results.told(gone.notices),
         )
     left = await nc.client(CalendarClient).remove(event_id, if_match=etag, occurrence=occurrence)
-    return EventDeleted(
+    return results.EventDeleted(
         event_id=event_id,
         title=left.at.component.text("SUMMARY")[: results.MAX_TEXT] or None,
         occurrence=results.occurrence(left),
@@ -240,7 +232,7 @@ async def nc_calendar_find_free_time(
     calendar: str | None = None,
     timezone: Zone = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 20,
-) -> FreeTime:
+) -> results.FreeTime:
     """Find times of at least so many minutes in which the person has no event, within certain hours of the day."""
     hours = free_time.Hours.of(day_from, day_to, weekends=weekends)
     found = await _during(nc, start, end, timezone, calendar)
@@ -252,10 +244,11 @@ async def nc_calendar_find_free_time(
         if free_time.takes_time(event.at.component, mine)
     ]
     slots = free_time.slots(low, high, busy, hours=hours, zone=zone, shortest=timedelta(minutes=minutes))
-    return FreeTime(
+    return results.FreeTime(
         timezone=zones.name_of(zone) or str(zone),
         free=[
-            FreeSlot(start=ical_time.shown(begin), end=ical_time.shown(stop)) for begin, stop in slots[:limit]
+            results.FreeSlot(start=ical_time.shown(begin), end=ical_time.shown(stop))
+            for begin, stop in slots[:limit]
         ],
         note=_note(found),
     )
@@ -332,9 +325,9 @@ def _title(text: str) -> str:
     return title
 
 
-def _written(event: Event) -> EventWritten:
+def _written(event: Event) -> results.EventWritten:
     one = event.at.component
-    return EventWritten(
+    return results.EventWritten(
         **results.times(event).model_dump(),
         event_id=event.stored.id,
         etag=event.stored.etag,

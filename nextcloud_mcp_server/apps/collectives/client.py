@@ -4,14 +4,15 @@ Recorded are the lists, and a failure to create a page; fetching and creating a 
 announces nothing in the capabilities.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field
 
-from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.tools.result import Moment, Result, Text
 
 _BASE: Final = "/apps/collectives/api/v1.0/collectives"
 #: The parent id of a collective's first page; as a page id it stands for that page.
@@ -29,32 +30,39 @@ _FAILED: Final = (
 )
 
 
-class Collective(Answer):
-    """A collective: pages that a team shares."""
+def _below(value: object) -> object:
+    return None if value in (0, FIRST_PAGE) else value
+
+
+class Collective(Result):
+    """A collective."""
 
     id: Id
     name: str
-    emoji: str | None = None
-    can_edit: bool = Field(default=False, validation_alias="canEdit")
+    emoji: Text = None
+    can_edit: bool = Field(default_factory=bool, validation_alias="canEdit")
 
 
-class Page(Answer):
-    """One page; its text is the file at `path`."""
+class Page(Result):
+    """A page in a list."""
 
     id: Id
     title: str
-    emoji: str | None = None
-    parent_id: Id = Field(default=FIRST_PAGE, validation_alias="parentId")
+    emoji: Text = None
+    #: None for the first page, too, which is below no other one.
+    parent_id: Annotated[Id | None, BeforeValidator(_below)] = Field(
+        default=None, validation_alias="parentId"
+    )
+    modified: Moment = Field(default_factory=lambda: timestamp.moment(0), validation_alias="timestamp")
     changed_by: str | None = Field(default=None, validation_alias="lastUserDisplayName")
-    modified_at: int = Field(default=0, validation_alias="timestamp")
-    size: int = 0
-    mount: str = Field(validation_alias="collectivePath")
-    folder: str = Field(default="", validation_alias="filePath")
-    file: str = Field(validation_alias="fileName")
+    size: int = Field(default_factory=int)
+    mount: str = Field(validation_alias="collectivePath", exclude=True)
+    folder: str = Field(default="", validation_alias="filePath", exclude=True)
+    file: str = Field(validation_alias="fileName", exclude=True)
 
     @property
     def path(self) -> str:
-        """Its path among the user's files."""
+        """The path of its text among the user's files."""
         return "/".join(part.strip("/") for part in (self.mount, self.folder, self.file) if part.strip("/"))
 
 
@@ -70,18 +78,12 @@ class _OnePage(Answer):
     page: Page
 
 
-_COLLECTIVES = TypeAdapter(ocs.Envelope[_Collectives])
-_PAGES = TypeAdapter(ocs.Envelope[_Pages])
-_PAGE = TypeAdapter(ocs.Envelope[_OnePage])
-
-
 class CollectivesClient(AppClient):
     """Reads and creates pages of one user's collectives."""
 
     async def list_collectives(self) -> list[Collective]:
         """Fetch the collectives of which the user is a member."""
-        found, _ = await ocs.get(self._http, _BASE, _COLLECTIVES, sentences=_SENTENCES)
-        return found.collectives
+        return (await self._request_ocs("GET", _BASE, _Collectives, sentences=_SENTENCES)).collectives
 
     async def pages(self, collective_id: Id) -> list[Page]:
         """Fetch all pages of a collective, without their texts.
@@ -89,8 +91,8 @@ class CollectivesClient(AppClient):
         Raises:
           NotFound: The user is not a member of such a collective.
         """
-        found, _ = await ocs.get(self._http, f"{_BASE}/{collective_id}/pages", _PAGES, sentences=_SENTENCES)
-        return found.pages
+        path = f"{_BASE}/{collective_id}/pages"
+        return (await self._request_ocs("GET", path, _Pages, sentences=_SENTENCES)).pages
 
     async def page(self, collective_id: Id, page_id: Id) -> Page:
         """Fetch one page, without its text.
@@ -99,8 +101,7 @@ class CollectivesClient(AppClient):
             NotFound: No such page.
         """
         path = f"{_BASE}/{collective_id}/pages/{page_id}"
-        found, _ = await ocs.get(self._http, path, _PAGE, sentences=_SENTENCES)
-        return found.page
+        return (await self._request_ocs("GET", path, _OnePage, sentences=_SENTENCES)).page
 
     async def create(self, collective_id: Id, parent_id: Id, title: str) -> Page:
         """Create an empty page below another one; 0 is the first page of the collective.
@@ -113,13 +114,8 @@ class CollectivesClient(AppClient):
           ServerFault: It failed, and may be partly done.
         """
         if parent_id == FIRST_PAGE:
-            first = (page.id for page in await self.pages(collective_id) if page.parent_id == FIRST_PAGE)
+            first = (page.id for page in await self.pages(collective_id) if page.parent_id is None)
             parent_id = next(first, parent_id)
-        response = await self._http.request(
-            "POST",
-            f"/ocs/v2.php{_BASE}/{collective_id}/pages/{parent_id}",
-            params={"format": "json"},
-            json={"title": title},
-            sentences={**_SENTENCES, 500: _FAILED},
-        )
-        return decoded(response, _PAGE).ocs.data.page
+        path, sentences = f"{_BASE}/{collective_id}/pages/{parent_id}", {**_SENTENCES, 500: _FAILED}
+        sent = {"title": title}
+        return (await self._request_ocs("POST", path, _OnePage, json=sent, sentences=sentences)).page

@@ -1,6 +1,5 @@
 """Tools for the Collectives app."""
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -9,13 +8,12 @@ from nextcloud_mcp_server.apps.collectives.client import FIRST_PAGE, Collective,
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
-from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.tools import file_text, pagination
 from nextcloud_mcp_server.tools.file_text import charset_of
 from nextcloud_mcp_server.tools.result import Document, Result
@@ -26,32 +24,11 @@ collectives = Toolset("collectives")
 _LIMIT = file_text.MAX_TEXT_BYTES
 
 
-class CollectiveRow(Result):
-    """A collective."""
-
-    id: Id
-    name: str
-    emoji: str | None = None
-    can_edit: bool
-
-
-class PageRow(Result):
-    """A page in a list."""
-
-    id: Id
-    title: str
-    emoji: str | None = None
-    parent_id: Id | None = None
-    modified: datetime
-    changed_by: str | None = None
-    size: int
-
-
 class PageList(Result):
     """The person's collectives, or pages of one; `total` counts those that were found."""
 
-    collectives: list[CollectiveRow] | None = None
-    pages: list[PageRow] | None = None
+    collectives: list[Collective] | None = None
+    pages: list[Page] | None = None
     total: int
     cursor: str | None = None
 
@@ -89,25 +66,15 @@ async def nc_collectives_list_pages(
     cursor: str | None = None,
 ) -> PageList:
     """List the person's collectives, or the pages of one; go on with cursor."""
-    start = pagination.start(cursor, collective_id, query)
-    words = folded(query).split()
+    listing = pagination.Listing(cursor, collective_id, query)
+    client = nc.client(CollectivesClient)
     if collective_id is None:
-        named = [
-            _collective_row(one)
-            for one in await nc.client(CollectivesClient).list_collectives()
-            if _has(one.name, words)
-        ]
-        rows = pagination.fit(named[start : start + limit])
-        following = pagination.following(start + len(rows), len(named), collective_id, query)
-        return PageList(collectives=rows, total=len(named), cursor=following)
-    titled = [
-        _page_row(one)
-        for one in await nc.client(CollectivesClient).pages(collective_id)
-        if _has(one.title, words)
-    ]
-    pages = pagination.fit(titled[start : start + limit])
-    following = pagination.following(start + len(pages), len(titled), collective_id, query)
-    return PageList(pages=pages, total=len(titled), cursor=following)
+        named = [one for one in await client.list_collectives() if has_words(query, one.name)]
+        collectives, cursor = listing.page(named, limit)
+        return PageList(collectives=collectives, total=len(named), cursor=cursor)
+    titled = [one for one in await client.pages(collective_id) if has_words(query, one.title)]
+    pages, cursor = listing.page(titled, limit)
+    return PageList(pages=pages, total=len(titled), cursor=cursor)
 
 
 @collectives.tool("Read a page", read_only=True)
@@ -179,24 +146,4 @@ def _page_text(page: Page, chunk: Chunk, found: Charset) -> PageText:
         offset=chunk.offset + part.start,
         next_offset=chunk.offset + part.end if more else None,
         note=None if part.exact else f"Bytes that are not {found.label} are shown as \ufffd.",
-    )
-
-
-def _has(text: str, words: list[str]) -> bool:
-    return all(word in folded(text) for word in words)
-
-
-def _collective_row(one: Collective) -> CollectiveRow:
-    return CollectiveRow(id=one.id, name=one.name, emoji=one.emoji or None, can_edit=one.can_edit)
-
-
-def _page_row(page: Page) -> PageRow:
-    return PageRow(
-        id=page.id,
-        title=page.title,
-        emoji=page.emoji or None,
-        parent_id=None if page.parent_id == FIRST_PAGE else page.parent_id,
-        modified=timestamp.moment(page.modified_at),
-        changed_by=page.changed_by,
-        size=page.size,
     )

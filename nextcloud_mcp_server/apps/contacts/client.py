@@ -1,9 +1,9 @@
 """Reads and writes address books and contacts over CardDAV (RFC 6352)."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from html import escape
 from typing import Final, Self
@@ -11,14 +11,16 @@ from uuid import uuid4
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required, told
+from nextcloud_mcp_server.nextcloud.etag import normalise, of, parse, quote, required
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
+from nextcloud_mcp_server.tools.result import Result
 
 #: Nextcloud's default limit (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
@@ -51,14 +53,13 @@ _TAKEN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AddressBook:
-    """One address book; `id` is its name in URLs."""
+class BookRow(Result):
+    """One address book; `id` is what the other tools take as book."""
 
     id: str
     name: str
-    description: str
     writable: bool
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,6 @@ class Card:
         return Contact.of(self.vcard)
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class ContactsClient(AppClient):
     """Reads and writes one user's contacts."""
 
@@ -90,7 +87,7 @@ class ContactsClient(AppClient):
         self,
         http: NextcloudHttp,
         *,
-        clock: Callable[[], datetime] = _clock,
+        clock: Callable[[], datetime] = timestamp.now,
         cache: UserCache | None = None,
     ) -> None:
         super().__init__(http)
@@ -104,14 +101,14 @@ class ContactsClient(AppClient):
         """Build the client."""
         return cls(connection.http, cache=connection.cache)
 
-    async def list_books(self) -> list[AddressBook]:
+    async def list_books(self) -> list[BookRow]:
         """Fetch the address books, including shared ones and those that Nextcloud generates."""
-        found = self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1")
-        return [
-            _book(segments[0], response)
-            async for segments, response in found
-            if len(segments) == 1 and response.has_inner("d:resourcetype", "card:addressbook")
-        ]
+        async with self._ask("PROPFIND", (), dav.propfind(_BOOK), depth="1") as found:
+            return [
+                _book(segments[0], response)
+                async for segments, response in found
+                if len(segments) == 1 and response.has_inner("d:resourcetype", "card:addressbook")
+            ]
 
     async def in_each(self, call: Callable[[str], Awaitable[None]]) -> None:
         """Call `call` for each address book in parallel; known books do not wait for the list."""
@@ -154,10 +151,9 @@ class ContactsClient(AppClient):
           NotFound: No such contact or address book.
         """
         wanted = _segments(book, contact_id)
-        found = self._ask("PROPFIND", wanted, dav.propfind(_CARD), depth="0", missing=_NO_CONTACT)
-        cards = [
-            _card(segments, response) async for segments, response in found if dav.same(segments, wanted)
-        ]
+        body = dav.propfind(_CARD)
+        async with self._ask("PROPFIND", wanted, body, depth="0", missing=_NO_CONTACT) as found:
+            cards = [_card(*each) async for each in found if dav.same(each[0], wanted)]
         if not cards or not cards[0].vcard.text:
             raise errors.NotFound(_NO_CONTACT)
         return cards[0]
@@ -250,27 +246,24 @@ class ContactsClient(AppClient):
             return Card(book, contact_id, None, card)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
-        async for found, response in self._ask(method, segments, body, depth="1"):
-            if len(found) == len(("book", "card")):
-                yield _card(found, response)
+        async with self._ask(method, segments, body, depth="1") as found:
+            async for each in found:
+                if len(each[0]) == len(("book", "card")):
+                    yield _card(*each)
 
-    async def _ask(
+    def _ask(
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str, missing: str = _NO_BOOK
-    ) -> AsyncGenerator[tuple[dav.Segments, DavResponse]]:
-        found = entries.ask(
+    ) -> AbstractAsyncContextManager[AsyncGenerator[entries.Located]]:
+        return entries.ask(
             self._http,
             method,
-            self._tree.url(segments),
-            tree=self._tree,
+            self._tree,
+            segments,
             body=body,
             headers={"Depth": depth},
             sentences={404: missing},
             longest=_MAX_RESPONSE_BYTES,
         )
-        async with aclosing(found):
-            async for some in found:
-                for each in some:
-                    yield each
 
 
 def new_card(changes: Changes) -> VCard:
@@ -289,22 +282,18 @@ def _segments(book: str, *below: str) -> dav.Segments:
     return names
 
 
-def _book(name: str, response: DavResponse) -> AddressBook:
-    writable = any(
-        response.has_inner("d:current-user-privilege-set", right)
-        for right in ("d:write", "d:write-content", "d:all")
-    )
-    return AddressBook(
+def _book(name: str, response: DavResponse) -> BookRow:
+    return BookRow(
         id=name,
         name=response.text("d:displayname") or name,
-        description=response.text("card:addressbook-description"),
-        writable=writable and response.text("oc:read-only") != "1",
+        description=response.text("card:addressbook-description") or None,
+        writable=response.is_writable,
     )
 
 
 def _card(segments: dav.Segments, response: DavResponse) -> Card:
     book, name = segments
-    etag = told(response.text("d:getetag"))
+    etag = parse(response.text("d:getetag"))
     return Card(book, name, etag, VCard.read(response.text("card:address-data")))
 
 

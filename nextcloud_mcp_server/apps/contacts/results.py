@@ -1,6 +1,11 @@
-"""Results of the contact tools."""
+"""Results of the contact tools.
 
-from nextcloud_mcp_server.apps.contacts.client import AddressBook, Card
+They have no field that is empty; a `Contact`, which is read and compared, has all of them.
+"""
+
+from dataclasses import asdict
+
+from nextcloud_mcp_server.apps.contacts.client import BookRow, Card
 from nextcloud_mcp_server.formats.vcard import Line
 from nextcloud_mcp_server.tools.result import LongText, Result
 
@@ -15,15 +20,6 @@ _SHOWN = frozenset(
         "BDAY", "NOTE", "CATEGORIES", "KIND", "X-ABLABEL", "PHOTO",
     }
 )  # fmt: skip
-
-
-class BookRow(Result):
-    """One address book; `id` is what the other tools take as book."""
-
-    id: str
-    name: str
-    writable: bool
-    description: str | None = None
 
 
 class Books(Result):
@@ -100,11 +96,6 @@ class ContactDeleted(Result):
     vcard: LongText | None = None
 
 
-def book_row(book: AddressBook) -> BookRow:
-    """Return the row of an address book."""
-    return BookRow(id=book.id, name=book.name, writable=book.writable, description=book.description or None)
-
-
 def row(card: Card) -> ContactRow:
     """Return the list row of a contact, even for a malformed card."""
     contact = card.contact
@@ -125,30 +116,19 @@ def info(card: Card) -> ContactInfo:
     contact, vcard = card.contact, card.vcard
     note = contact.note[:_MAX_NOTE]
     photo = next(vcard.every("PHOTO"), None)
-    return ContactInfo(
-        book=card.book,
-        id=card.id,
-        etag=card.etag,
-        name=contact.name,
-        uid=contact.uid or None,
-        given_name=contact.given_name or None,
-        family_name=contact.family_name or None,
-        nickname=contact.nickname or None,
-        org=contact.org or None,
-        title=contact.title or None,
-        emails=contact.emails or None,
-        phones=contact.phones or None,
-        addresses=contact.addresses or None,
-        urls=contact.urls or None,
-        birthday=contact.birthday or None,
-        note=note or None,
-        note_truncated=True if len(note) < len(contact.note) else None,
-        categories=contact.categories or None,
-        kind=contact.kind or None,
-        photo=None if photo is None else _photo(photo),
-        other=[name for name in vcard.names if name not in _SHOWN] or None,
-        unreadable=None if vcard.whole else True,
-    )
+    about = {
+        "book": card.book,
+        "id": card.id,
+        "etag": card.etag,
+        "name": contact.name,
+        "note": note or None,
+        "note_truncated": True if len(note) < len(contact.note) else None,
+        "photo": None if photo is None else _photo(photo),
+        "other": [name for name in vcard.names if name not in _SHOWN] or None,
+        "unreadable": None if vcard.whole else True,
+    }
+    given = {name: value or None for name, value in asdict(contact).items()}
+    return ContactInfo.model_validate({**given, **about})
 
 
 def written(card: Card) -> ContactWritten:

@@ -10,13 +10,6 @@ from pydantic import Field
 from nextcloud_mcp_server.apps.contacts import results
 from nextcloud_mcp_server.apps.contacts.client import Card, ContactsClient, new_card
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact
-from nextcloud_mcp_server.apps.contacts.results import (
-    Books,
-    ContactDeleted,
-    ContactInfo,
-    ContactPage,
-    ContactWritten,
-)
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -51,11 +44,9 @@ Birthday = Annotated[str | None, Field(description="1990-05-17, or --05-17.")]
 
 @contacts.tool("List address books", read_only=True)
 @require_provisioning("contacts:read")
-async def nc_contacts_list_address_books(nc: Account) -> Books:
+async def nc_contacts_list_address_books(nc: Account) -> results.Books:
     """List the address books and which can be written to; the book "contacts" is usually the main one."""
-    return Books(
-        address_books=[results.book_row(book) for book in await nc.client(ContactsClient).list_books()]
-    )
+    return results.Books(address_books=await nc.client(ContactsClient).list_books())
 
 
 @contacts.tool("Search contacts", read_only=True)
@@ -67,7 +58,7 @@ async def nc_contacts_search_contacts(
     book: Annotated[str | None, Field(description="Id of an address book; default: all.")] = None,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
     cursor: str | None = None,
-) -> ContactPage:
+) -> results.ContactPage:
     """Find or list contacts of one or all address books, by name; go on with cursor."""
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
@@ -83,7 +74,7 @@ async def nc_contacts_search_contacts(
     page, more = window.page()
     rows = pagination.fit([results.row(card) for card in page])
     more = more or len(rows) < len(page)
-    return ContactPage(
+    return results.ContactPage(
         contacts=rows,
         total=window.total,
         cursor=pagination.seal(_position(page[len(rows) - 1]), query, book) if more else None,
@@ -92,7 +83,7 @@ async def nc_contacts_search_contacts(
 
 @contacts.tool("Read a contact", read_only=True)
 @require_provisioning("contacts:read")
-async def nc_contacts_get_contact(nc: Account, book: BookId, contact_id: ContactId) -> ContactInfo:
+async def nc_contacts_get_contact(nc: Account, book: BookId, contact_id: ContactId) -> results.ContactInfo:
     """Read all fields of one contact, and the etag that changing it needs."""
     return results.info(await nc.client(ContactsClient).get(book, contact_id))
 
@@ -116,7 +107,7 @@ async def nc_contacts_create_contact(
     note: str | None = None,
     categories: list[str] | None = None,
     vcard: Annotated[str | None, Field(description="A whole card instead of all fields.")] = None,
-) -> ContactWritten:
+) -> results.ContactWritten:
     """Create a contact; a name, organisation or e-mail address is enough."""
     changes = Changes(
         name=name,
@@ -158,7 +149,7 @@ async def nc_contacts_update_contact(
     birthday: Annotated[Birthday, _TAKEN_OFF] = None,
     note: Annotated[str | None, _TAKEN_OFF] = None,
     categories: list[str] | None = None,
-) -> ContactWritten:
+) -> results.ContactWritten:
     """Change only the given fields of a contact and keep all else, photo included; "" or [] clears one."""
     changes = Changes(
         name=name,
@@ -185,7 +176,7 @@ async def nc_contacts_update_contact(
 @require_provisioning("contacts:write")
 async def nc_contacts_delete_contact(
     nc: Account, book: BookId, contact_id: ContactId, *, etag: str
-) -> ContactDeleted:
+) -> results.ContactDeleted:
     """Delete a contact for good: there is no trash; the answer repeats a short card."""
     return results.deleted(await nc.client(ContactsClient).delete(book, contact_id, if_match=etag))
 

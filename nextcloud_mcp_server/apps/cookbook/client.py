@@ -3,20 +3,22 @@
 Cookbook accepts a recipe only as a whole: a PUT deletes the fields it leaves out, and without `id` in the body it
 creates another recipe, whatever the URL says. There are no etags. So a recipe is read, compared with the state the
 client saw, changed, and sent back completely.
+
+A recipe in a list has a result of its own: it is found by all of its texts, and shown with some of them.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.php_json import as_map
+from nextcloud_mcp_server.tools import pagination
+from nextcloud_mcp_server.tools.result import OMIT_EMPTY, LongText, Result, Text
 
 _BASE: Final = "/index.php/apps/cookbook/api/v1/recipes"
 _SENTENCES: Final = {
@@ -27,9 +29,35 @@ _SENTENCES: Final = {
 _SHOWN_ONLY: Final = ("imageUrl", "printImage")
 
 
-def _object(value: object) -> object:
-    # PHP writes an empty map as a list.
-    return cast("object", value) if isinstance(value, dict) else {}
+#: Limits in bytes: all of it is sent twice, as text and as structured content, and a result may have 80,000 bytes.
+_ROOM: Final = {
+    "description": 6_000,
+    "ingredients": 9_000,
+    "instructions": 16_000,
+    **dict.fromkeys(("category", "keywords", "tools", "url", "nutrition"), 1_000),
+}
+_CUT: Final = (
+    "This recipe is too long to be shown whole, and a list that is sent replaces all of its texts: read the rest in "
+    "recipe.json of its folder, with the tools for files."
+)
+
+
+def words(keywords: str | None) -> list[str]:
+    """Split the keywords of a recipe, which Cookbook keeps as one text."""
+    return [word.strip() for word in (keywords or "").split(",") if word.strip()]
+
+
+def _listed(keywords: object) -> object:
+    return (words(keywords) or None) if isinstance(keywords, str) else keywords
+
+
+def _facts(nutrition: object) -> list[str] | None:
+    told = as_map(nutrition).items()
+    return [f"{name}: {value}" for name, value in told if name != "@type" and value] or None
+
+
+def _has_one(image: object) -> bool | None:
+    return bool(image) or None
 
 
 class Stub(Answer):
@@ -42,49 +70,52 @@ class Stub(Answer):
     modified: str | None = Field(default=None, validation_alias="dateModified")
 
 
-class Recipe(Answer):
-    """One recipe in terms of schema.org; `raw` is Cookbook's complete answer."""
+class Recipe(Result):
+    """A recipe, with the etag that a change needs."""
 
-    raw: dict[str, Any]
+    #: The fields that Cookbook stores, with its names, which are those of schema.org.
+    fields: dict[str, Any] = Field(exclude=True)
     id: Id
     name: str
-    description: str | None = None
+    #: A hash of its state.
+    etag: str
+    description: Annotated[LongText | None, OMIT_EMPTY] = None
     ingredients: list[str] = Field(default_factory=list[str], validation_alias="recipeIngredient")
     instructions: list[str] = Field(default_factory=list[str], validation_alias="recipeInstructions")
     servings: int | None = Field(default=None, validation_alias="recipeYield")
-    category: str | None = Field(default=None, validation_alias="recipeCategory")
-    keywords: str | None = None
-    prep_time: str | None = Field(default=None, validation_alias="prepTime")
-    cook_time: str | None = Field(default=None, validation_alias="cookTime")
-    total_time: str | None = Field(default=None, validation_alias="totalTime")
-    tools: list[str] = Field(default_factory=list[str], validation_alias="tool")
-    url: str | None = None
-    nutrition: Annotated[dict[str, Any], BeforeValidator(_object)] = Field(default_factory=dict[str, Any])
-    image: str | None = None
+    category: Text = Field(default=None, validation_alias="recipeCategory")
+    keywords: Annotated[list[str] | None, BeforeValidator(_listed)] = None
+    prep_time: Text = Field(default=None, validation_alias="prepTime")
+    cook_time: Text = Field(default=None, validation_alias="cookTime")
+    total_time: Text = Field(default=None, validation_alias="totalTime")
+    tools: Annotated[list[str] | None, OMIT_EMPTY] = Field(default=None, validation_alias="tool")
+    nutrition: Annotated[list[str] | None, BeforeValidator(_facts)] = None
+    url: Text = None
+    has_image: Annotated[bool | None, BeforeValidator(_has_one)] = Field(
+        default=None, validation_alias="image"
+    )
     modified: str | None = Field(default=None, validation_alias="dateModified")
+    note: str | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _keep(cls, value: object) -> object:
+    def _derive(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        fields = cast("dict[str, Any]", value)
-        return {**fields, "raw": fields}
+        told = cast("dict[str, Any]", value)
+        fields = {name: each for name, each in told.items() if name not in _SHOWN_ONLY}
+        return {**told, "fields": fields, "etag": state_etag.of(fields)}
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields that Cookbook stores."""
-        return {name: value for name, value in self.raw.items() if name not in _SHOWN_ONLY}
-
-    @property
-    def etag(self) -> str:
-        """A hash of the recipe's state, since Cookbook has no etags."""
-        return hashlib.sha256(json.dumps(self.fields, sort_keys=True).encode()).hexdigest()[:16]
-
-
-_STUBS = TypeAdapter(list[Stub], config=ConfigDict(defer_build=True))
-_RECIPE = TypeAdapter(Recipe)
-_ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
+    def fitting(self) -> "Recipe":
+        """Return the recipe within the limits; its note says if texts were cut."""
+        shown: dict[str, object] = {}
+        for name, room in _ROOM.items():
+            value: str | list[str] = getattr(self, name) or []
+            texts = pagination.fitting([value] if isinstance(value, str) else value, room)
+            part = texts[0] if isinstance(value, str) else texts
+            if part != value:
+                shown |= {name: part, "note": _CUT}
+        return self.model_copy(update=shown)
 
 
 class CookbookClient(AppClient):
@@ -92,7 +123,7 @@ class CookbookClient(AppClient):
 
     async def list_recipes(self) -> list[Stub]:
         """Fetch all recipes, sorted by name."""
-        return decoded(await self._http.request("GET", _BASE), _STUBS)
+        return await self._request("GET", _BASE, list[Stub])
 
     async def recipe(self, recipe_id: Id) -> Recipe:
         """Fetch one recipe.
@@ -100,8 +131,7 @@ class CookbookClient(AppClient):
         Raises:
             NotFound: No such recipe.
         """
-        response = await self._http.request("GET", f"{_BASE}/{recipe_id}", sentences=_SENTENCES)
-        return decoded(response, _RECIPE)
+        return await self._request("GET", f"{_BASE}/{recipe_id}", Recipe, sentences=_SENTENCES)
 
     async def create(self, fields: Mapping[str, object]) -> Id:
         """Create a recipe and return its id.
@@ -109,8 +139,7 @@ class CookbookClient(AppClient):
         Raises:
           Conflict: Another recipe has that name.
         """
-        response = await self._http.request("POST", _BASE, json=dict(fields), sentences=_SENTENCES)
-        return decoded(response, _ID)
+        return str(await self._request("POST", _BASE, int, json=dict(fields), sentences=_SENTENCES))
 
     async def update(self, recipe: Recipe, fields: Mapping[str, object]) -> Id:
         """Set the given fields of a recipe that was just read and keep the others; return its id.
@@ -119,8 +148,8 @@ class CookbookClient(AppClient):
           Conflict: Another recipe has the new name.
         """
         whole = {**recipe.fields, **fields, "id": recipe.id}
-        response = await self._http.request("PUT", f"{_BASE}/{recipe.id}", json=whole, sentences=_SENTENCES)
-        return decoded(response, _ID)
+        path = f"{_BASE}/{recipe.id}"
+        return str(await self._request("PUT", path, int, json=whole, sentences=_SENTENCES))
 
     async def current(self, recipe_id: Id, if_match: str) -> Recipe:
         """Fetch a recipe and check that its etag is still `if_match`.
@@ -129,8 +158,7 @@ class CookbookClient(AppClient):
           EtagMismatch: It was changed since it was read.
         """
         recipe = await self.recipe(recipe_id)
-        if if_match.strip().strip('"') != recipe.etag:
-            raise errors.EtagMismatch(CHANGED, current_etag=recipe.etag)
+        state_etag.require(if_match, recipe.etag)
         return recipe
 
     async def delete(self, recipe_id: Id) -> None:

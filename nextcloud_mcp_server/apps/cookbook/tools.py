@@ -6,32 +6,65 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.cookbook import results
-from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
-from nextcloud_mcp_server.apps.cookbook.results import (
-    FIELDS,
-    RecipeDeleted,
-    RecipeList,
-    RecipeSaved,
-    RecipeText,
-)
+from nextcloud_mcp_server.apps.cookbook.client import CookbookClient, Recipe, Stub, words
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.arguments import Empty
+from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 cookbook = Toolset("cookbook")
 
 _DURATION = re.compile(r"PT(?=\d)(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:(\d{1,5})S)?")
 _MINUTE = 60
+#: How many bytes of its category, and of its keywords, a list shows of a recipe.
+_ROW_BYTES = 1_000
+#: The names that Cookbook has for the parts of a recipe.
+_FIELDS = {name: str(field.validation_alias or name) for name, field in Recipe.model_fields.items()}
+_ZONE = re.compile(r"([+-]\d\d)(\d\d)$")
 
 Texts = list[str] | None
 _TAKEN_OFF = Empty("takes it off")
 Time = Annotated[str | None, Field(description='Such as PT1H30M; "" for none.'), _TAKEN_OFF]
+
+
+class RecipeRow(Result):
+    """A recipe in a list."""
+
+    id: Id
+    name: str
+    category: str | None = None
+    keywords: list[str] | None = None
+    modified: str | None = None
+
+
+class RecipeList(Result):
+    """A page of recipes; `total` counts those that were found."""
+
+    recipes: list[RecipeRow]
+    total: int
+    cursor: str | None = None
+
+
+class RecipeSaved(Result):
+    """What was saved, under the name that Cookbook gave it."""
+
+    id: Id
+    name: str
+    etag: str | None = None
+    created: bool
+    note: str | None = None
+
+
+class RecipeDeleted(Result):
+    """What was deleted, and how to undo it."""
+
+    deleted: str
+    undo: str
 
 
 @cookbook.tool("List recipes", read_only=True)
@@ -44,24 +77,21 @@ async def nc_cookbook_list_recipes(
     cursor: str | None = None,
 ) -> RecipeList:
     """List the person's recipes by name, or find some; go on with cursor."""
-    start = pagination.start(cursor, query)
-    words = folded(query).split()
+    listing = pagination.Listing(cursor, query)
     found = [
-        stub
+        _row(stub)
         for stub in await nc.client(CookbookClient).list_recipes()
-        if all(word in folded(f"{stub.name}\n{stub.category}\n{stub.keywords}") for word in words)
+        if has_words(query, stub.name, str(stub.category), str(stub.keywords))
     ]
-    rows = pagination.fit([results.recipe_row(stub) for stub in found[start : start + limit]])
-    return RecipeList(
-        recipes=rows, total=len(found), cursor=pagination.following(start + len(rows), len(found), query)
-    )
+    rows, cursor = listing.page(found, limit)
+    return RecipeList(recipes=rows, total=len(found), cursor=cursor)
 
 
 @cookbook.tool("Read a recipe", read_only=True)
 @require_provisioning("cookbook:read")
-async def nc_cookbook_get_recipe(nc: Account, recipe_id: Id) -> RecipeText:
+async def nc_cookbook_get_recipe(nc: Account, recipe_id: Id) -> Recipe:
     """Read a recipe: its ingredients and steps, and the etag a change needs."""
-    return results.text(await nc.client(CookbookClient).recipe(recipe_id))
+    return (await nc.client(CookbookClient).recipe(recipe_id)).fitting()
 
 
 @cookbook.tool("Save a recipe", destructive=True)
@@ -99,7 +129,8 @@ async def nc_cookbook_save_recipe(
         "tools": tools,
         "url": url,
     }
-    fields = {FIELDS[part]: value for part, value in given.items() if value is not None}
+    sent = {part: value for part, value in given.items() if value is not None}
+    fields = {_FIELDS[part]: value for part, value in sent.items()}
     if name is not None and not name.strip():
         raise InvalidInput("'name' is empty: every recipe has one.")
     if recipe_id is None:
@@ -114,18 +145,28 @@ async def nc_cookbook_save_recipe(
         number = await nc.client(CookbookClient).update(
             await nc.client(CookbookClient).current(recipe_id, etag), fields
         )
-    return await _saved(nc, number, fields, created=recipe_id is None)
+    return await _saved(nc, number, sent, created=recipe_id is None)
 
 
-async def _saved(nc: Account, number: Id, fields: Mapping[str, object], *, created: bool) -> RecipeSaved:
+async def _saved(nc: Account, number: Id, sent: Mapping[str, object], *, created: bool) -> RecipeSaved:
+    """Read a saved recipe, and tell which parts of it Cookbook changed."""
     try:
         recipe = await nc.client(CookbookClient).recipe(number)
     except file_errors.OF_ACCESS:
         raise
     except NextcloudError as error:
         note = f"It is saved, but it could not be read afterwards. {error}"
-        return RecipeSaved(id=number, name=str(fields.get("name", "")), created=created, note=note)
-    return results.saved(recipe, fields, created=created)
+        return RecipeSaved(id=number, name=str(sent.get("name", "")), created=created, note=note)
+    others = [
+        part for part, value in sent.items() if (recipe.fields.get(_FIELDS[part]) or None) != (value or None)
+    ]
+    note = (
+        f"Cookbook stored these otherwise than they were sent: {', '.join(others)}. It takes out HTML and "
+        "backslashes, and what it cannot read: read the recipe to see what is left."
+    )
+    return RecipeSaved(
+        id=recipe.id, name=recipe.name, etag=recipe.etag, created=created, note=note if others else None
+    )
 
 
 @cookbook.tool("Delete a recipe", destructive=True)
@@ -134,7 +175,22 @@ async def nc_cookbook_delete_recipe(nc: Account, recipe_id: Id, *, etag: str) ->
     """Delete a recipe; the answer says how to restore it."""
     recipe = await nc.client(CookbookClient).current(recipe_id, etag)
     await nc.client(CookbookClient).delete(recipe_id)
-    return results.deleted(recipe)
+    return RecipeDeleted(
+        deleted=f"{recipe.name} ({recipe.id})",
+        undo="Its folder is in the trash of the person's files: nc_files_list_trash finds it, nc_files_restore_trash "
+        "puts it back, and Cookbook shows it again some minutes later.",
+    )
+
+
+def _row(stub: Stub) -> RecipeRow:
+    return RecipeRow(
+        id=stub.id,
+        name=stub.name,
+        category=pagination.fitting([stub.category or ""], _ROW_BYTES)[0] or None,
+        keywords=pagination.fitting(words(stub.keywords), _ROW_BYTES) or None,
+        # Lists have the time as PHP's DATE_ISO8601 writes it, without the colon of other responses.
+        modified=stub.modified and _ZONE.sub(r"\1:\2", stub.modified),
+    )
 
 
 def _duration(name: str, text: str | None) -> str | None:

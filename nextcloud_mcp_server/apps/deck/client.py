@@ -11,21 +11,18 @@ from functools import partial
 from typing import Final
 
 import anyio
-from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.deck.models import Board, Card, Comment, Stack
 from nextcloud_mcp_server.formats import timestamp
-from nextcloud_mcp_server.nextcloud import file_errors, ocs, outcome
+from nextcloud_mcp_server.nextcloud import file_errors, outcome, state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.top_k import cut
 
 _BASE: Final = "/index.php/apps/deck/api/v1.0/boards"
-_COMMENTS: Final = "/ocs/v2.php/apps/deck/api/v1.0/cards"
+_COMMENTS: Final = "/apps/deck/api/v1.0/cards"
 #: The position that Deck's own pages send for the end of a stack.
 LAST: Final = 999
 _SENTENCES: Final = {
@@ -39,12 +36,6 @@ _SENTENCES: Final = {
         "nc_deck_get_board, and unarchive it first."
     ),
 }
-_BOARD = TypeAdapter(Board)
-_BOARDS = TypeAdapter(list[Board], config=ConfigDict(defer_build=True))
-_STACKS = TypeAdapter(list[Stack], config=ConfigDict(defer_build=True))
-_CARD = TypeAdapter(Card)
-_CARDS = TypeAdapter(list[Card], config=ConfigDict(defer_build=True))
-_COMMENT_LIST = TypeAdapter(ocs.Envelope[list[Comment]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +109,8 @@ class DeckClient(AppClient):
 
     async def list_boards(self) -> list[Board]:
         """Fetch the boards that the user can see."""
-        response = await self._http.request("GET", _BASE, sentences=_SENTENCES)
-        return [board for board in decoded(response, _BOARDS) if not board.deleted_at]
+        boards = await self._request("GET", _BASE, list[Board], sentences=_SENTENCES)
+        return [board for board in boards if not board.deleted_at]
 
     async def board(self, board_id: Id) -> Board:
         """Fetch a board with its labels, users and stacks, without cards.
@@ -127,12 +118,12 @@ class DeckClient(AppClient):
         Raises:
           Forbidden: No such board, or it is not shared with the user.
         """
-        return decoded(await self._http.request("GET", f"{_BASE}/{board_id}", sentences=_SENTENCES), _BOARD)
+        return await self._request("GET", f"{_BASE}/{board_id}", Board, sentences=_SENTENCES)
 
     async def stacks(self, board_id: Id, *, archived: bool = False) -> list[Stack]:
         """Fetch the stacks of a board with their cards, or with the archived cards instead."""
         path = f"{_BASE}/{board_id}/stacks{'/archived' if archived else ''}"
-        return decoded(await self._http.request("GET", path, sentences=_SENTENCES), _STACKS)
+        return await self._request("GET", path, list[Stack], sentences=_SENTENCES)
 
     async def card(self, place: Place) -> Card:
         """Fetch one card.
@@ -140,7 +131,7 @@ class DeckClient(AppClient):
         Raises:
           Forbidden: No such card, it was deleted, or the user may not see it.
         """
-        return decoded(await self._http.request("GET", place.path, sentences=_SENTENCES), _CARD)
+        return await self._request("GET", place.path, Card, sentences=_SENTENCES)
 
     async def whole(self, board_id: Id, cards: Sequence[Card]) -> list[Card]:
         """Return the cards with their assigned users; fetches those again that lack them, in parallel.
@@ -167,13 +158,9 @@ class DeckClient(AppClient):
 
     async def comments(self, card_id: Id, *, limit: int, offset: int) -> list[Comment]:
         """Fetch the comments on a card, newest first."""
-        response = await self._http.request(
-            "GET",
-            f"{_COMMENTS}/{card_id}/comments",
-            params={"format": "json", "limit": limit, "offset": offset},
-            sentences=_SENTENCES,
-        )
-        return cut(decoded(response, _COMMENT_LIST).ocs.data, limit).rows
+        path, params = f"{_COMMENTS}/{card_id}/comments", {"limit": limit, "offset": offset}
+        found = await self._request_ocs("GET", path, list[Comment], params=params, sentences=_SENTENCES)
+        return cut(found, limit).rows
 
     async def create(self, board_id: Id, stack_id: Id, changes: Changes) -> "Changed":
         """Create a card at the end of a stack, then add labels and users: one request for each.
@@ -181,9 +168,10 @@ class DeckClient(AppClient):
         Raises:
           InvalidName: Deck rejects the title.
         """
-        response = await self._http.request(
+        card = await self._request(
             "POST",
             f"{_BASE}/{board_id}/stacks/{stack_id}/cards",
+            Card,
             json={
                 "title": changes.title,
                 "type": "plain",
@@ -193,7 +181,6 @@ class DeckClient(AppClient):
             },
             sentences=_SENTENCES,
         )
-        card = decoded(response, _CARD)
         place = Place(board_id, card.stack_id, card.id)
         steps = self._marks(place, card, changes)
         if steps:
@@ -237,13 +224,11 @@ class DeckClient(AppClient):
         """
         card, _ = await self._current(place, if_match)
         target = Place(place.board_id, stack_id, card.id)
-        response = await self._http.request(
-            "PUT",
-            f"{target.path}/reorder",
-            json={"stackId": number(stack_id), "order": position},
-            sentences=_SENTENCES,
+        sent = {"stackId": number(stack_id), "order": position}
+        cards = await self._request(
+            "PUT", f"{target.path}/reorder", list[Card], json=sent, sentences=_SENTENCES
         )
-        moved = next((one for one in decoded(response, _CARDS) if one.id == card.id), None)
+        moved = next((one for one in cards if one.id == card.id), None)
         if moved is None or moved.stack_id != stack_id:
             raise errors.ServerFault("Deck took the move, but the card did not arrive. Read it again.")
         # The response has neither labels nor users. A stack may set or clear `done` (Deck 1.18).
@@ -272,8 +257,7 @@ class DeckClient(AppClient):
     async def _current(self, place: Place, if_match: str) -> tuple[Card, Place]:
         """Fetch a card and its current place, and check that its etag is still `if_match`."""
         card = await self.card(place)
-        if if_match.strip().strip('"') != card.etag:
-            raise errors.EtagMismatch(CHANGED, current_etag=card.etag)
+        state_etag.require(if_match, card.etag)
         # A PUT moves a card to the stack in its URL.
         return card, Place(place.board_id, card.stack_id, card.id)
 
@@ -300,7 +284,7 @@ class DeckClient(AppClient):
     async def _comment(self, card_id: Id, text: str) -> None:
         await self._http.request(
             "POST",
-            f"{_COMMENTS}/{card_id}/comments",
+            f"/ocs/v2.php{_COMMENTS}/{card_id}/comments",
             params={"format": "json"},
             json={"message": text},
             sentences=_SENTENCES,

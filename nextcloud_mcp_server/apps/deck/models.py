@@ -1,14 +1,34 @@
-"""Models of Deck's responses: boards with stacks, cards and comments (API 1.0 of Deck 1.16)."""
+"""Deck's boards, stacks, cards and comments (API 1.0 of Deck 1.16), and what the tools answer.
 
-import hashlib
-import json
+A card has results of its own: the client's `Card` also holds what must be sent back, and lists need less of it.
+"""
+
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AliasPath, BeforeValidator, ConfigDict, Field
 
+from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.php_json import LIST, as_map
+from nextcloud_mcp_server.tools.result import Count, Document, Flag, LongText, Result
+
+_NAMES = {0: "", 1: "group: ", 7: "team: "}
+
+
+def _given(value: object) -> object:
+    """Tell whether Deck looked a value up; it sends null for one that it did not look up."""
+    return value is not None
+
+
+def _participant(value: object) -> object:
+    return {"uid": value} if isinstance(value, str) else value
+
+
+def _owner(value: object) -> object:
+    told = as_map(value) or {"uid": value}
+    return told.get("displayname") or told.get("uid")
 
 
 class Participant(Answer):
@@ -16,23 +36,6 @@ class Participant(Answer):
 
     uid: str
     name: str = Field(default="", validation_alias="displayname")
-
-
-def _participant(value: object) -> object:
-    return {"uid": value} if isinstance(value, str) else value
-
-
-def _listed(value: object) -> object:
-    """Return an empty list for an empty value.
-
-    Deck sends null for what it did not look up, and PHP writes an empty map as a list.
-    """
-    return value or []
-
-
-def _given(value: object) -> object:
-    """Tell whether Deck looked a value up; it sends null for one that it did not look up."""
-    return value is not None
 
 
 Person = Annotated[Participant, BeforeValidator(_participant)]
@@ -52,11 +55,7 @@ class Assignment(Answer):
     type: int = 0
 
 
-class Permissions(Answer):
-    """The permissions of the user on a board."""
-
-    edit: bool = Field(default=False, validation_alias="PERMISSION_EDIT")
-    manage: bool = Field(default=False, validation_alias="PERMISSION_MANAGE")
+Labels = Annotated[list[Label], LIST]
 
 
 class Card(Answer):
@@ -79,8 +78,8 @@ class Card(Answer):
     duedate: str | None = None
     startdate: str | None = None
     color: str | None = None
-    labels: Annotated[list[Label], BeforeValidator(_listed)] = Field(default_factory=list[Label])
-    assigned: Annotated[list[Assignment], BeforeValidator(_listed)] = Field(
+    labels: Labels = Field(default_factory=list[Label])
+    assigned: Annotated[list[Assignment], LIST] = Field(
         default_factory=list[Assignment], validation_alias="assignedUsers"
     )
     #: Whether Deck sends the assigned users; for archived cards in a list it does not.
@@ -89,7 +88,6 @@ class Card(Answer):
     )
     attachments: int | None = Field(default=None, validation_alias="attachmentCount")
     comments: int = Field(default=0, validation_alias="commentsCount")
-    last_modified: int = Field(default=0, validation_alias="lastModified")
 
     @property
     def etag(self) -> str:
@@ -98,50 +96,129 @@ class Card(Answer):
         Deck's own etag is the second of the last change. It misses a change in the same second, and it changes for
         every card of a stack in which one was moved.
         """
-        state = [
+        return state_etag.of([
             self.title, self.description, self.stack_id, self.archived, self.done, self.duedate, self.startdate,
             self.color, sorted(label.id for label in self.labels),
             sorted((one.type, one.participant.uid) for one in self.assigned),
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
+        ])  # fmt: skip
 
     @property
     def people(self) -> list[str]:
         """The uids of the assigned users, without groups and teams."""
         return [one.participant.uid for one in self.assigned if one.type == 0]
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """The members of `CardState`."""
+        return {
+            "id": self.id,
+            "stack_id": self.stack_id,
+            "title": self.title,
+            "etag": self.etag,
+            "due": self.duedate,
+            "done": self.done,
+            "labels": [label.title for label in self.labels] or None,
+            "assignees": [f"{_NAMES.get(one.type, '')}{one.participant.uid}" for one in self.assigned]
+            or None,
+        }
 
-class Stack(Answer):
-    """A stack (a column) of a board."""
+
+class Stack(Result):
+    """A column of a board."""
 
     id: Id
     title: str
-    order: int = 0
-    deleted_at: int = Field(default=0, validation_alias="deletedAt")
-    cards: Annotated[list[Card], BeforeValidator(_listed)] = Field(default_factory=list[Card])
+    order: int = Field(default=0, exclude=True)
+    cards: Annotated[list[Card], LIST] = Field(default_factory=list[Card], exclude=True)
 
 
-class Board(Answer):
-    """A board; lists leave out labels, users and stacks."""
+class Board(Result):
+    """One board."""
 
     id: Id
     title: str
-    owner: Person
-    archived: bool = False
-    deleted_at: int = Field(default=0, validation_alias="deletedAt")
-    permissions: Permissions = Field(default_factory=Permissions)
-    shared: int = 0
-    labels: Annotated[list[Label], BeforeValidator(_listed)] = Field(default_factory=list[Label])
-    people: Annotated[list[Person], BeforeValidator(_listed)] = Field(
-        default_factory=list[Participant], validation_alias="users"
+    owner: Annotated[str, BeforeValidator(_owner)]
+    can_edit: bool = Field(default_factory=bool, validation_alias=AliasPath("permissions", "PERMISSION_EDIT"))
+    archived: Flag = None
+    deleted_at: int = Field(default=0, validation_alias="deletedAt", exclude=True)
+    #: Lists leave out these.
+    labels: Labels = Field(default_factory=list[Label], exclude=True)
+    people: Annotated[list[Person], LIST] = Field(
+        default_factory=list[Participant], validation_alias="users", exclude=True
     )
-    stacks: Annotated[list[Stack], BeforeValidator(_listed)] = Field(default_factory=list[Stack])
+    stacks: Annotated[list[Stack], LIST] = Field(default_factory=list[Stack], exclude=True)
 
 
-class Comment(Answer):
-    """A comment on a card."""
+class Boards(Result):
+    """The boards the person can see."""
+
+    boards: list[Board]
+    cursor: str | None = None
+
+
+class CardState(Result):
+    """What a card is now, and what changing it needs."""
 
     id: Id
-    message: str
-    actor: str = Field(default="", validation_alias="actorDisplayName")
-    created_at: datetime = Field(validation_alias="creationDateTime")
+    stack_id: Id
+    title: str
+    etag: str
+    due: str | None = None
+    done: str | None = None
+    labels: list[str] | None = None
+    assignees: list[str] | None = None
+
+
+class CardRow(CardState):
+    """A card in a list, with what changing it needs."""
+
+    comments: Count = None
+    has_description: bool | None = None
+
+
+class BoardPage(Result):
+    """A board and a page of its cards, stack by stack; `total` counts the cards that were found."""
+
+    id: Id
+    title: str
+    can_edit: bool
+    labels: list[str]
+    members: list[str]
+    stacks: list[Stack]
+    cards: list[CardRow]
+    total: int
+    archived: bool | None = None
+    cursor: str | None = None
+
+
+class Comment(Result):
+    """One comment."""
+
+    by: str = Field(default_factory=str, validation_alias="actorDisplayName")
+    at: datetime = Field(validation_alias="creationDateTime")
+    text: LongText = Field(validation_alias="message")
+
+
+class CardText(CardState, Document):
+    """A card with its description as content, or a page of it; sizes and offsets are bytes."""
+
+    archived: Flag = None
+    attachments: Count = None
+    comments: list[Comment] | None = None
+    comments_total: int
+    size: int
+    next_offset: int | None = None
+
+
+class CardWritten(CardState):
+    """What the card is now; `note` says what Deck stored otherwise than it was sent."""
+
+    archived: Flag = None
+    note: str | None = None
+
+
+class CardDeleted(Result):
+    """What was deleted, and how to undo it."""
+
+    deleted: str
+    undo: str

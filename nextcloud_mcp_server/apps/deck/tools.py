@@ -6,14 +6,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.deck import results
 from nextcloud_mcp_server.apps.deck.client import LAST, Changes, DeckClient, Place
-from nextcloud_mcp_server.apps.deck.models import Board, Card
-from nextcloud_mcp_server.apps.deck.results import BoardPage, Boards, CardDeleted, CardText, CardWritten
+from nextcloud_mcp_server.apps.deck.models import (
+    Board,
+    BoardPage,
+    Boards,
+    Card,
+    CardDeleted,
+    CardRow,
+    CardText,
+    CardWritten,
+)
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
 from nextcloud_mcp_server.tools import pagination, time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.text_page import cut
@@ -26,19 +33,13 @@ _MAX_TEXT_BYTES = 12_000
 _MAX_TITLE = 255
 _COMMENTS = 10
 _LISTED = 20
+_MAX_NAMES = 200
 #: Archived cards are fetched one by one.
 _ARCHIVED = 20
 
 Labels = Annotated[list[str] | None, Field(description="Titles of the board's labels; the whole list.")]
 Assignees = Annotated[list[str] | None, Field(description="User ids; the whole list.")]
 Due = Annotated[str | None, Field(description='ISO 8601; "" for none.'), Empty("no date")]
-
-
-async def _boards(nc: Account, cursor: str | None) -> Boards:
-    rows = [results.board_row(board) for board in await nc.client(DeckClient).list_boards()]
-    start = pagination.start(cursor)
-    shown = pagination.fit(rows[start:])
-    return Boards(boards=shown, cursor=pagination.following(start + len(shown), len(rows)))
 
 
 @deck.tool("Show boards", read_only=True, aliases={"nc_deck_list_boards": {}})
@@ -56,27 +57,43 @@ async def nc_deck_get_board(
     if board_id is None:
         if query or archived:
             raise InvalidInput("'query' and 'archived' are about the cards of a board: send board_id, too.")
-        return await _boards(nc, cursor)
-    filters = (board_id, query, archived)
-    start = pagination.start(cursor, *filters)
+        listing = pagination.Listing(cursor)
+        boards, cursor = listing.page(await nc.client(DeckClient).list_boards())
+        return Boards(boards=boards, cursor=cursor)
+    listing = pagination.Listing(cursor, board_id, query, archived)
     board = await nc.client(DeckClient).board(board_id)
     stacks = sorted(
         await nc.client(DeckClient).stacks(board_id, archived=archived),
         key=lambda stack: (stack.order, number(stack.id)),
     )
-    words = folded(query).split()
     cards = [
         card
         for stack in stacks
         for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
-        if _matches(card, words)
+        if has_words(
+            query, card.title, card.description, *(label.title for label in card.labels), *card.people
+        )
     ]
-    shown = await nc.client(DeckClient).whole(
-        board_id, cards[start : start + (min(limit, _ARCHIVED) if archived else limit)]
+    end = listing.start + (min(limit, _ARCHIVED) if archived else limit)
+    shown = await nc.client(DeckClient).whole(board_id, cards[listing.start : end])
+    rows = pagination.fit(
+        [
+            CardRow(**card.state, comments=card.comments, has_description=True if card.description else None)
+            for card in shown
+        ]
     )
-    rows = pagination.fit([results.card_row(card) for card in shown])
-    cursor = pagination.following(start + len(rows), len(cards), *filters)
-    return results.page(board, stacks, rows, total=len(cards), cursor=cursor)
+    return BoardPage(
+        id=board.id,
+        title=board.title,
+        can_edit=board.can_edit,
+        labels=[label.title for label in board.labels[:_MAX_NAMES]],
+        members=[person.uid for person in board.people[:_MAX_NAMES]],
+        stacks=stacks,
+        cards=rows,
+        total=len(cards),
+        archived=board.archived,
+        cursor=listing.after(len(rows), len(cards)),
+    )
 
 
 @deck.tool("Read a card", read_only=True)
@@ -98,7 +115,16 @@ async def nc_deck_get_card(
         if card.comments
         else []
     )
-    return results.text(card, part, comments)
+    return CardText(
+        **card.state,
+        content=part.text,
+        archived=card.archived,
+        attachments=card.attachments,
+        comments=comments or None,
+        comments_total=card.comments,
+        size=part.size,
+        next_offset=part.next_offset,
+    )
 
 
 @deck.tool("Create a card")
@@ -115,11 +141,17 @@ async def nc_deck_create_card(
     assignees: Assignees = None,
 ) -> CardWritten:
     """Create a card at the end of a stack."""
-    changes = await _changes(
-        nc, board_id, title=title, description=description, due=due, labels=labels, assignees=assignees
+    _refuse_unfit(title, None)
+    board = await _board(nc, board_id, labels, assignees)
+    changes = Changes(
+        title=title.strip(),
+        description=description,
+        duedate=await _due(nc, due),
+        labels=_label_ids(board, labels),
+        people=_uids(board, assignees),
     )
     made = await nc.client(DeckClient).create(board_id, stack_id, changes)
-    return results.written(made.card, made.note)
+    return _written(made.card, made.note)
 
 
 # A comment does not change the etag, so repeating the call would add another one.
@@ -147,20 +179,21 @@ async def nc_deck_update_card(
     given = (title, description, due, done, archived, labels, assignees, comment)
     if all(one is None for one in given):
         raise InvalidInput("Nothing to change: send at least one of 'title', 'done', 'comment' and so on.")
-    changes = await _changes(
-        nc,
-        board_id,
-        title=title,
+    _refuse_unfit(title, comment)
+    board = await _board(nc, board_id, labels, assignees)
+    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
+    changes = Changes(
+        title=title and title.strip(),
         description=description,
-        due=due,
-        done=done,
+        duedate=await _due(nc, due),
+        done=finished[done],
         archived=archived,
-        labels=labels,
-        assignees=assignees,
+        labels=_label_ids(board, labels),
+        people=_uids(board, assignees),
         comment=comment,
     )
     changed = await nc.client(DeckClient).update(Place(board_id, stack_id, card_id), changes, if_match=etag)
-    return results.written(changed.card, changed.note)
+    return _written(changed.card, changed.note)
 
 
 @deck.tool("Move a card", destructive=True)
@@ -182,9 +215,7 @@ async def nc_deck_move_card(
         raise InvalidInput(f"'to_stack_id' is no stack of this board. Its stacks are: {known or 'none'}.")
     place = Place(board_id, stack_id, card_id)
     order = LAST if position is None else position
-    return results.written(
-        await nc.client(DeckClient).move(place, to_stack_id, position=order, if_match=etag)
-    )
+    return _written(await nc.client(DeckClient).move(place, to_stack_id, position=order, if_match=etag))
 
 
 @deck.tool("Delete a card", destructive=True)
@@ -193,48 +224,27 @@ async def nc_deck_delete_card(
     nc: Account, board_id: Id, stack_id: Id, card_id: Id, *, etag: str
 ) -> CardDeleted:
     """Delete a card; the answer says how to restore it. To put it away, archive it instead."""
-    return results.deleted(
-        await nc.client(DeckClient).delete(Place(board_id, stack_id, card_id), if_match=etag)
+    card = await nc.client(DeckClient).delete(Place(board_id, stack_id, card_id), if_match=etag)
+    return CardDeleted(
+        deleted=f"{card.title} ({card.id})",
+        undo="For some days the card can be restored in Deck: open the board's details, then “Deleted items”.",
     )
 
 
-def _matches(card: Card, words: Sequence[str]) -> bool:
-    text = folded(
-        "\n".join((card.title, card.description, *(label.title for label in card.labels), *card.people))
-    )
-    return all(word in text for word in words)
+def _written(card: Card, note: str | None = None) -> CardWritten:
+    return CardWritten(**card.state, archived=card.archived, note=note)
 
 
-async def _changes(
-    nc: Account,
-    board_id: Id,
-    *,
-    title: str | None = None,
-    description: str | None = None,
-    due: str | None = None,
-    done: bool | None = None,
-    archived: bool | None = None,
-    labels: Sequence[str] | None = None,
-    assignees: Sequence[str] | None = None,
-    comment: str | None = None,
-) -> Changes:
-    """Validate the changes; labels and users are looked up on the board."""
+def _refuse_unfit(title: str | None, comment: str | None) -> None:
     if title is not None and not 0 < len(title.strip()) <= _MAX_TITLE:
         raise InvalidInput(f"'title' must have 1 to {_MAX_TITLE} characters.")
     if comment is not None and not comment.strip():
         raise InvalidInput("'comment' is empty: send its text.")
-    board = None if labels is None and assignees is None else await nc.client(DeckClient).board(board_id)
-    finished = {None: None, False: "", True: datetime.now(UTC).isoformat(timespec="seconds")}
-    return Changes(
-        title=None if title is None else title.strip(),
-        description=description,
-        duedate=await _due(nc, due),
-        done=finished[done],
-        archived=archived,
-        labels=None if labels is None or board is None else _label_ids(board, labels),
-        people=None if assignees is None or board is None else _uids(board, assignees),
-        comment=comment,
-    )
+
+
+async def _board(nc: Account, board_id: Id, *names: Sequence[str] | None) -> Board | None:
+    """Fetch the board if labels or users are to be looked up on it."""
+    return None if names == (None, None) else await nc.client(DeckClient).board(board_id)
 
 
 async def _due(nc: Account, text: str | None) -> str | None:
@@ -242,7 +252,9 @@ async def _due(nc: Account, text: str | None) -> str | None:
     return text and (await time_argument.read(nc, "due", text)).isoformat(timespec="seconds")
 
 
-def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
+def _label_ids(board: Board | None, titles: Sequence[str] | None) -> list[Id] | None:
+    if board is None or titles is None:
+        return None
     known = {folded(label.title): label.id for label in board.labels}
     missing = [title for title in titles if folded(title) not in known]
     if missing:
@@ -251,11 +263,12 @@ def _label_ids(board: Board, titles: Sequence[str]) -> list[Id]:
     return [known[folded(title)] for title in titles]
 
 
-def _uids(board: Board, names: Sequence[str]) -> list[str]:
+def _uids(board: Board | None, names: Sequence[str] | None) -> list[str] | None:
     """Find users of the board by their ids or, for unknown ids, by their names."""
-    known = {person.name: person.uid for person in board.people} | {
-        person.uid: person.uid for person in board.people
-    }
+    if board is None or names is None:
+        return None
+    known = {person.name: person.uid for person in board.people}
+    known |= {person.uid: person.uid for person in board.people}
     missing = [name for name in names if name not in known]
     if missing:
         listed = ", ".join(person.uid for person in board.people[:_LISTED])

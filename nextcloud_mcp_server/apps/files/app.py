@@ -1,6 +1,6 @@
 """Declares the toolset `files`: what it requires, and what the pages say about it."""
 
-from nextcloud_mcp_server.declarations.app import App, Scope, Words
+from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
 
 app = App(
     "files",
@@ -40,4 +40,17 @@ app = App(
     },
     audit_fields=("path", "source", "destination", "trash_id"),
     resources=("Files",),
+    prompts=(
+        Prompt(
+            "find_document",
+            title="Find a document",
+            description="Look for a file by what you remember of it.",
+            argument="memory",
+            about_argument="What you remember: words of the name, what it is about, when it was",
+            text="Find the document in my Nextcloud of which I remember this: {memory}\n\n"
+            "Search by words of the name first (nc_files_search_items), then by kind and date; look into notes too "
+            "if those tools are there. Show me at most five candidates with path, date and why it may be the one, "
+            "and ask before you read a long one.",
+        ),
+    ),
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
     """Replace the single occurrence of `old`, or with `every` all of them; return also their number.
 
     Raises:
-      InvalidInput: There is none, or several without `every`, or nothing would change.
+      InvalidInput: There is none, or several without `every`, nothing would change, or the new text would be too
+        long.
     """
     if not old:
         raise InvalidInput("'old_text' is empty: send the text to replace.")
@@ -64,27 +66,25 @@ def replace(text: str, old: str, new: str, *, every: bool) -> tuple[str, int]:
         # Models write \n, whatever line ends they have read.
         old = _with_line_ends_of(text, old)
     new = _with_line_ends_of(text, new)
-    count = text.count(old)
-    if not count:
+    found = passage.times(text, old)
+    if not found:
         raise InvalidInput(
             "The file does not hold 'old_text' (0 matches); it is compared character by character. Read the "
             "file again and copy the passage from it."
         )
-    # The lookahead also counts overlapping occurrences.
-    overlapping = len(re.findall(f"(?={re.escape(old)})", text))
-    if overlapping > 1 and not every:
+    if found > 1 and not every:
         raise InvalidInput(
-            f"The file holds 'old_text' {overlapping} times. Send more of what stands around the one you "
+            f"The file holds 'old_text' {passage.in_words(found)}. Send more of what stands around the one you "
             "mean, or set replace_all."
         )
     if old == new:
         raise InvalidInput("'new_text' equals 'old_text', so there is nothing to change.")
-    return text.replace(old, new), count
+    return passage.replace_every(text, old, new)
 
 
-def _with_line_ends_of(text: str, passage: str) -> str:
+def _with_line_ends_of(text: str, part: str) -> str:
     newlines, windows = text.count("\n"), text.count("\r\n")
     if not newlines and "\r" in text:
         # The line end of Macs before 2001.
-        return re.sub(r"\r?\n", "\r", passage)
-    return re.sub(r"\r?\n", "\r\n", passage) if windows * 2 > newlines else passage
+        return re.sub(r"\r?\n", "\r", part)
+    return re.sub(r"\r?\n", "\r\n", part) if windows * 2 > newlines else part

@@ -72,7 +72,9 @@ async def _shown(
     """Return a part of a file as text, image or facts, according to its content."""
     start = chunk.data if chunk.offset == 0 else b""
     if picture := file_words.image(start):
-        return _picture(chunk, picture) if chunk.is_last else await _preview(nc, chunk)
+        if not chunk.is_last:
+            return await _preview(nc, chunk)
+        return _picture(chunk, picture, chunk.data, size=len(chunk.data))
     if kind := _document_kind(kinds.by_content(chunk.content_type, start), raw=raw):
         return await text_of(kind)
     if found := await file_text.charset_of(nc, chunk):
@@ -99,15 +101,18 @@ def _size(total: int | None) -> str:
     return "an unknown number of" if total is None else str(total)
 
 
-def _picture(chunk: Chunk, mime_type: str) -> FileImage:
+def _picture(
+    chunk: Chunk, mime_type: str, data: bytes, *, size: int | None, note: str | None = None
+) -> FileImage:
     return FileImage(
         mime_type=mime_type,
-        data=chunk.data,
+        data=data,
         path=chunk.path,
-        size=len(chunk.data),
+        size=size,
         modified=chunk.version.modified_at,
         etag=str(chunk.version),
         shown_as=shown_as(chunk.path),
+        note=note,
     )
 
 
@@ -121,16 +126,8 @@ async def _preview(nc: Account, chunk: Chunk) -> FileImage | FileFacts:
         return FileFacts.of(
             chunk, f"{about}, which can't be shown here, and Nextcloud made no smaller one of it."
         )
-    return FileImage(
-        mime_type=mime_type,
-        data=preview.data,
-        path=chunk.path,
-        size=chunk.total,
-        modified=chunk.version.modified_at,
-        etag=str(chunk.version),
-        shown_as=shown_as(chunk.path),
-        note=f"{about}; what is shown is a preview of it, at most {preview.edge} pixels wide and high.",
-    )
+    note = f"{about}; what is shown is a preview of it, at most {preview.edge} pixels wide and high."
+    return _picture(chunk, mime_type, preview.data, size=chunk.total, note=note)
 
 
 def _document(found: DocumentText, *, offset: int, limit: int) -> FileText | FileFacts:

@@ -7,34 +7,22 @@ from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.file_order import position
-from nextcloud_mcp_server.resources.kind import (
-    MAX_BYTES,
-    MAX_VALUES,
-    About,
-    Contents,
-    Listed,
-    Marks,
-    Page,
-    Reader,
-    Typed,
-    fingerprint,
-)
+from nextcloud_mcp_server.resources import kind as resource
+from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, Reader, Typed
 from nextcloud_mcp_server.tools import pagination
-from nextcloud_mcp_server.tools.documents import DocumentText
 
 _PAGE = 100
 #: The maximum number of files in the top folder that are watched for additions and removals.
 _WATCHED = 1000
+_TOO_LARGE = "The file is too large for one resource; nc_files_read_file reads it in parts."
 
 
 class Files:
     """The kind of files, by path. Those in the top folder are listed; completion leads to the others."""
 
     about = About(
-        toolset="files",
-        scopes=frozenset({"files:read"}),
+        "files",
         template="nc://files/{+path}",
-        argument="path",
         name="file",
         title="File",
         description="A file, by its path; of a PDF, Office or other document its text.",
@@ -65,7 +53,7 @@ class Files:
         """Return a whole file: the text of a document, text unchanged, and anything else as bytes."""
         if kind := kinds.by_name(value):
             return await _document(nc, value, kind, reader)
-        return await _shown(nc, value, await nc.files.read(value, length=MAX_BYTES), reader)
+        return await _shown(nc, value, await nc.files.read(value, length=resource.MAX_BYTES), reader)
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
@@ -78,7 +66,7 @@ class Files:
         listed = same.listing
         if listing and listed is None:
             found = await nc.files.list_folder("/", limit=_WATCHED)
-            listed = fingerprint(entry.name for entry in found.entries if not entry.is_folder)
+            listed = resource.fingerprint(entry.name for entry in found.entries if not entry.is_folder)
         return Marks(each, listed if listing else None, top)
 
     async def complete(self, nc: Account, typed: Typed) -> list[str]:
@@ -88,12 +76,11 @@ class Files:
             listing = await nc.files.list_folder(folder or "/", limit=1000)
         except (NotFound, InvalidInput):
             return []
-        found = [
+        return [
             entry.path.lstrip("/") + ("/" if entry.is_folder else "")
             for entry in listing.entries
             if entry.name.casefold().startswith(start.casefold())
         ]
-        return found[: MAX_VALUES + 1]
 
 
 async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Contents:
@@ -101,29 +88,17 @@ async def _shown(nc: Account, path: str, chunk: Chunk, reader: Reader) -> Conten
     if kind := kinds.by_content(chunk.content_type, chunk.data):
         return await _document(nc, path, kind, reader)
     if not chunk.is_last:
-        raise _too_large()
+        raise TooLarge(_TOO_LARGE)
     mime_type = chunk.content_type.partition(";")[0].strip() or "application/octet-stream"
     found = charset.of_file(chunk.data)
     if found is None:
         return Contents(chunk.data, mime_type)
-    text = found.decode(chunk.data)
-    if len(text.encode()) > MAX_BYTES:
-        raise _too_large()
-    return Contents(text, mime_type)
+    return resource.whole(found.decode(chunk.data), mime_type, too_large=_TOO_LARGE)
 
 
 async def _document(nc: Account, path: str, kind: kinds.Kind, reader: Reader) -> Contents:
     """Return the text of a document, as nc_files_read_file does."""
-    return _text_of(await reader.documents.text(nc, path, kind, reader.progress))
-
-
-def _text_of(found: DocumentText) -> Contents:
+    found = await reader.documents.text(nc, path, kind, reader.progress)
     if found.extract is None or not found.readable:
         raise InvalidInput(found.note)
-    if len(found.extract.text) > MAX_BYTES:
-        raise _too_large()
-    return Contents(found.extract.text.decode(), "text/plain")
-
-
-def _too_large() -> TooLarge:
-    return TooLarge("The file is too large for one resource; nc_files_read_file reads it in parts.")
+    return resource.whole(found.extract.text.decode(), "text/plain", too_large=_TOO_LARGE)

@@ -1,4 +1,4 @@
-"""Tools for files: list and search; the others are in `files_read`, `files_write` and `files_trash`."""
+"""Tools for files: list and search; the others are in `read`, `write` and `trash`."""
 
 from datetime import datetime
 from typing import Annotated, Final

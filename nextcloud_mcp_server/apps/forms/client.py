@@ -3,22 +3,25 @@
 Recorded from version 5.3.5, without submissions; those, and shared forms, follow its `API_v3.md` and
 `ApiController.php`. Forms counts a request for an unknown id as an attempt to guess one, and after some of these
 rejects all requests from this server's address. So only listed forms are requested.
+
+A form that is read has results of its own: answers stand under the names of their questions, and long texts are cut.
 """
 
 import json
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Moment, Result
 
 _BASE: Final = "/apps/forms/api/v3/forms"
 _RESULTS: Final = "results"
+_STATES: Final = {1: "closed", 2: "archived"}
 _NO_FORM: Final = (
     "There is no such form among those of the person and those shared with them. "
     "Call nc_forms_get_form without a form_id for the ones there are."
@@ -26,20 +29,25 @@ _NO_FORM: Final = (
 _SENTENCES: Final = {403: "Forms does not allow this{reason}.", 404: _NO_FORM}
 
 
-class FormStub(Answer):
-    """A form in a list."""
+def _state(value: object) -> object:
+    return _STATES.get(value) if isinstance(value, int) else value
+
+
+class ListedForm(Result):
+    """A form in a list; `answers` counts what the person may see."""
 
     id: Id
     title: str
-    state: int | None = None
-    expires: int = 0
-    permissions: list[str] = Field(default_factory=list[str])
-    submissions: int | None = Field(default=None, validation_alias="submissionCount")
+    mine: bool = Field(default_factory=bool)
+    state: Annotated[str | None, BeforeValidator(_state)] = None
+    expires: Annotated[Moment | None, OMIT_EMPTY] = None
+    answers: int | None = Field(default=None, validation_alias="submissionCount")
+    permissions: list[str] = Field(default_factory=list[str], exclude=True)
 
     @property
     def results(self) -> bool:
         """Whether the user may see submissions: all of them, or only their own, which needs no permission."""
-        return _RESULTS in self.permissions or bool(self.submissions)
+        return _RESULTS in self.permissions or bool(self.answers)
 
 
 class Option(Answer):
@@ -70,7 +78,7 @@ class Question(Answer):
             return answer
 
 
-class Form(FormStub):
+class Form(ListedForm):
     """One form with its questions."""
 
     description: str | None = None
@@ -90,7 +98,7 @@ class Submission(Answer):
 
     id: Id
     by: str = Field(default="", validation_alias="userDisplayName")
-    at: int = Field(validation_alias="timestamp")
+    at: Moment = Field(validation_alias="timestamp")
     answers: list[AnswerText] = Field(default_factory=list[AnswerText])
 
 
@@ -101,21 +109,17 @@ class Submissions(Answer):
     total: int = Field(validation_alias="filteredSubmissionsCount")
 
 
-_STUBS = TypeAdapter(ocs.Envelope[list[FormStub]])
-_FORM = TypeAdapter(ocs.Envelope[Form])
-_SUBMISSIONS = TypeAdapter(ocs.Envelope[Submissions])
-
-
 class FormsClient(AppClient):
     """Reads one user's forms."""
 
-    async def owned(self) -> list[FormStub]:
+    async def owned(self) -> list[ListedForm]:
         """Fetch the forms that the user owns."""
-        return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "owned"}))[0]
+        found = await self._request_ocs("GET", _BASE, list[ListedForm], params={"type": "owned"})
+        return [form.model_copy(update={"mine": True}) for form in found]
 
-    async def shared(self) -> list[FormStub]:
+    async def shared(self) -> list[ListedForm]:
         """Fetch the forms that other users share with this user, without expired ones."""
-        return (await ocs.get(self._http, _BASE, _STUBS, params={"type": "shared"}))[0]
+        return await self._request_ocs("GET", _BASE, list[ListedForm], params={"type": "shared"})
 
     async def form(self, form_id: Id) -> Form:
         """Fetch a form with its questions, after the lists: three requests at most.
@@ -125,7 +129,7 @@ class FormsClient(AppClient):
         """
         for listed in (self.owned, self.shared):
             if form_id in [stub.id for stub in await listed()]:
-                return (await ocs.get(self._http, f"{_BASE}/{form_id}", _FORM, sentences=_SENTENCES))[0]
+                return await self._request_ocs("GET", f"{_BASE}/{form_id}", Form, sentences=_SENTENCES)
         raise errors.NotFound(_NO_FORM)
 
     async def submissions(self, form: Form, *, query: str, limit: int, offset: int) -> Submissions:
@@ -140,7 +144,7 @@ class FormsClient(AppClient):
             **({"query": query} if query else {}),
         }
         path = f"{_BASE}/{form.id}/submissions"
-        found, _ = await ocs.get(self._http, path, _SUBMISSIONS, params=params, sentences=_SENTENCES)
+        found = await self._request_ocs("GET", path, Submissions, params=params, sentences=_SENTENCES)
         page = cut(found.submissions, limit, offset=offset, total=found.total)
         return found.model_copy(update={"submissions": page.rows})
 

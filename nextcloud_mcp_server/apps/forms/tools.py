@@ -6,13 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.forms.client import Form, FormsClient, FormStub, Question, Submission
-from nextcloud_mcp_server.formats import timestamp
+from nextcloud_mcp_server.apps.forms.client import Form, FormsClient, ListedForm, Question, Submission
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.tools import pagination
-from nextcloud_mcp_server.tools.result import LongText, Result
+from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Flag, LongText, Result, Text
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 forms = Toolset("forms")
@@ -22,24 +21,12 @@ _DESCRIPTION_BYTES = 3_000
 _QUESTIONS_BYTES = 12_000
 _ANSWERS_BYTES = 18_000
 _LONGEST_NAME = 200
-_STATES = {1: "closed", 2: "archived"}
-
-
-class FormRow(Result):
-    """A form in a list; `answers` counts what the person may see."""
-
-    id: Id
-    title: str
-    mine: bool
-    state: str | None = None
-    expires: datetime | None = None
-    answers: int | None = None
 
 
 class FormList(Result):
     """The forms the person made, and those shown to them."""
 
-    forms: list[FormRow]
+    forms: list[ListedForm]
     total: int
     cursor: str | None = None
 
@@ -49,9 +36,9 @@ class QuestionRow(Result):
 
     name: str
     type: str
-    required: bool | None = None
-    description: str | None = None
-    options: list[str] | None = None
+    required: Flag = None
+    description: Text = None
+    options: Annotated[list[str] | None, OMIT_EMPTY] = None
 
 
 class AnswerRow(Result):
@@ -61,7 +48,7 @@ class AnswerRow(Result):
     at: datetime
     by: str
     answers: dict[str, str]
-    truncated: bool | None = None
+    truncated: Flag = None
 
 
 class FormText(Result):
@@ -70,7 +57,7 @@ class FormText(Result):
     id: Id
     title: str
     owner: str
-    description: LongText | None = None
+    description: Annotated[LongText | None, OMIT_EMPTY] = None
     state: str | None = None
     expires: datetime | None = None
     questions: list[QuestionRow] | None = None
@@ -78,18 +65,6 @@ class FormText(Result):
     total: int | None = None
     cursor: str | None = None
     note: str | None = None
-
-
-async def _forms(nc: Account, query: str, cursor: str | None) -> FormList:
-    """List the forms of the user, and then those shared with the user."""
-    start = pagination.start(cursor, query)
-    words = folded(query).split()
-    listed = [_row(stub, mine=True) for stub in await nc.client(FormsClient).owned()]
-    listed += [_row(stub, mine=False) for stub in await nc.client(FormsClient).shared()]
-    found = [row for row in listed if all(word in folded(row.title) for word in words)]
-    rows = pagination.fit(found[start:])
-    following = pagination.following(start + len(rows), len(found), query)
-    return FormList(forms=rows, total=len(found), cursor=following)
 
 
 @forms.tool("Read forms", read_only=True, aliases={"nc_forms_list_forms": {}})
@@ -104,29 +79,22 @@ async def nc_forms_get_form(
 ) -> FormList | FormText:
     """List the forms the person made or may see, or read one: its questions, and the answers in pages by cursor."""
     if form_id is None:
-        return await _forms(nc, query, cursor)
-    start = pagination.start(cursor, form_id, query)
+        listing = pagination.Listing(cursor, query)
+        listed = [*await nc.client(FormsClient).owned(), *await nc.client(FormsClient).shared()]
+        found = [one for one in listed if has_words(query, one.title)]
+        shown, cursor = listing.page(found)
+        return FormList(forms=shown, total=len(found), cursor=cursor)
+    listing = pagination.Listing(cursor, form_id, query)
     form = await nc.client(FormsClient).form(form_id)
     names = _names(form.questions)
     if not form.results:
         note = "The person may answer this form, but not see what others answered."
         return _text(form, names, first=True, note=note)
-    found = await nc.client(FormsClient).submissions(form, query=query, limit=limit, offset=start)
-    rows = pagination.fit([_answers(one, form.questions, names) for one in found.submissions], _ANSWERS_BYTES)
-    following = pagination.following(start + len(rows), found.total, form_id, query) if rows else None
+    page = await nc.client(FormsClient).submissions(form, query=query, limit=limit, offset=listing.start)
+    rows = pagination.fit([_answers(one, form.questions, names) for one in page.submissions], _ANSWERS_BYTES)
+    following = listing.after(len(rows), page.total) if rows else None
     text = _text(form, names, first=cursor is None)
-    return text.model_copy(update={"answers": rows, "total": found.total, "cursor": following})
-
-
-def _row(stub: FormStub, *, mine: bool) -> FormRow:
-    return FormRow(
-        id=stub.id,
-        title=stub.title,
-        mine=mine,
-        state=_STATES.get(stub.state or 0),
-        expires=_moment(stub.expires),
-        answers=stub.submissions,
-    )
+    return text.model_copy(update={"answers": rows, "total": page.total, "cursor": following})
 
 
 def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = None) -> FormText:
@@ -139,9 +107,9 @@ def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = 
         id=form.id,
         title=form.title,
         owner=form.owner,
-        description=description or None,
-        state=_STATES.get(form.state or 0),
-        expires=_moment(form.expires),
+        description=description,
+        state=form.state,
+        expires=form.expires,
         questions=shown if first else None,
         note=note if first else None,
     )
@@ -160,9 +128,9 @@ def _question(one: Question, name: str) -> QuestionRow:
     return QuestionRow(
         name=name,
         type=one.type,
-        required=one.required or None,
-        description=one.description or None,
-        options=pagination.fitting([option.text for option in one.options], _DESCRIPTION_BYTES) or None,
+        required=one.required,
+        description=one.description,
+        options=pagination.fitting([option.text for option in one.options], _DESCRIPTION_BYTES),
     )
 
 
@@ -180,12 +148,8 @@ def _answers(one: Submission, questions: Sequence[Question], names: dict[str, st
     shown = pagination.fitting(whole, max(0, _ANSWERS_BYTES - sum(len(name.encode()) for name in given)))
     return AnswerRow(
         id=one.id,
-        at=timestamp.moment(one.at),
+        at=one.at,
         by=one.by,
         answers=dict(zip(given, shown, strict=False)),
-        truncated=None if shown == whole else True,
+        truncated=shown != whole,
     )
-
-
-def _moment(seconds: int) -> datetime | None:
-    return timestamp.moment(seconds) if seconds else None

@@ -4,6 +4,8 @@ All models follow the controllers `AccountApi`, `MailboxesApi` and `MessageApi` 
 serialize (`Db/Mailbox`, `Db/Message`, `Model/IMAPMessage`), and were observed with an IMAP server. Mailboxes and
 messages can be listed since 5.2.0. Reading a message does not mark it as read: Mail only peeks. The time of a message
 is the one at which the mail server received it, not the one its sender wrote.
+
+A message has results of its own: a list shows little of it, and its text is a document.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,11 @@ from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.php_json import LIST, MAP, as_list, as_map
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools import pagination
+from nextcloud_mcp_server.tools.result import Flag, Result
+from nextcloud_mcp_server.tools.untrusted_text import cleaned, line
 
 _BASE: Final = "/apps/mail"
 _ASK: Final = "Call nc_mail_list_mailboxes for the ones there are."
@@ -38,42 +44,39 @@ _NOT_FETCHED: Final = (
 )
 #: The maximum that Mail returns at once.
 MOST: Final = 100
+#: The limit for the lists of addresses, and of attachments, of one account or message.
+LIST_BYTES: Final = 2_000
 
 
-def _values(value: object) -> object:
-    # PHP writes a list with gaps as a map.
-    return list(cast("dict[str, object]", value).values()) if isinstance(value, dict) else value or []
+def _aliases(value: object) -> object:
+    listed = as_list(value)
+    if not isinstance(listed, list):
+        return listed
+    emails = (as_map(one).get("email") for one in cast("list[object]", listed))
+    return pagination.fitting([line(email) for email in emails if isinstance(email, str)], LIST_BYTES) or None
 
 
-def _object(value: object) -> object:
-    # PHP writes an empty map as a list.
-    return cast("object", value) if isinstance(value, dict) else {}
+def _role(value: object) -> object:
+    return line(value) or None if isinstance(value, str) else None
 
 
-class Alias(Answer):
-    """Another address of an account."""
-
-    email: str
-    name: str | None = None
-
-
-class MailAccount(Answer):
-    """An account at a mail server; it belongs to another user where that user delegated it."""
+class MailAccount(Result):
+    """A mail account; `delegated` is another user's, to which the person has access."""
 
     id: Id
-    email: str
-    delegated: bool = Field(default=False, validation_alias="isDelegated")
-    aliases: Annotated[list[Alias], BeforeValidator(_values)] = Field(default_factory=list[Alias])
+    email: Annotated[str, cleaned(line)]
+    aliases: Annotated[list[str] | None, BeforeValidator(_aliases)] = None
+    delegated: Flag = Field(default=None, validation_alias="isDelegated")
 
 
-class Mailbox(Answer):
-    """A mailbox of an account, such as INBOX."""
+class Mailbox(Result):
+    """A mailbox; `role` is what it is for, such as inbox, sent, drafts, junk or trash."""
 
     id: Id = Field(validation_alias="databaseId")
-    name: str
+    name: Annotated[str, cleaned(line)]
+    #: 0 for other mailboxes.
+    role: Annotated[str | None, BeforeValidator(_role)] = Field(default=None, validation_alias="specialRole")
     unread: int | None = None
-    #: Such as "inbox" or "sent"; 0 for other mailboxes.
-    special: str | int | None = Field(default=None, validation_alias="specialRole")
 
 
 class Address(Answer):
@@ -83,18 +86,28 @@ class Address(Answer):
     email: str | None = None
 
 
-Addresses = Annotated[list[Address], BeforeValidator(_values)]
+Addresses = Annotated[list[Address], LIST]
 
 
-class Attachment(Answer):
-    """An attachment of a message."""
+def _file_name(text: str) -> str:
+    return line(text, 200) or "without a name"
 
-    name: str | None = Field(default=None, validation_alias=AliasChoices("fileName", "filename"))
-    mime: str | None = None
+
+def _media_type(text: str) -> str | None:
+    return line(text, 100) or None
+
+
+class Attachment(Result):
+    """A file that came with a message."""
+
+    name: Annotated[str, cleaned(_file_name)] = Field(
+        default_factory=lambda: _file_name(""), validation_alias=AliasChoices("fileName", "filename")
+    )
+    type: Annotated[str | None, cleaned(_media_type)] = Field(default=None, validation_alias="mime")
     size: int | None = None
 
 
-Attachments = Annotated[list[Attachment], BeforeValidator(_values)]
+Attachments = Annotated[list[Attachment], LIST]
 
 
 class MessageStub(Answer):
@@ -105,7 +118,7 @@ class MessageStub(Answer):
     sent_at: int | None = Field(default=None, validation_alias="dateInt")
     senders: Addresses = Field(default_factory=list[Address], validation_alias="from")
     to: Addresses = Field(default_factory=list[Address])
-    flags: Annotated[dict[str, Any], BeforeValidator(_object)] = Field(default_factory=dict[str, Any])
+    flags: Annotated[dict[str, Any], MAP] = Field(default_factory=dict[str, Any])
     preview: str | None = Field(default=None, validation_alias="previewText")
     attachments: Attachments = Field(default_factory=list[Attachment])
 
@@ -133,16 +146,13 @@ class Message(MessageStub):
     body: str | None = None
     signature: str | None = None
     inline: Attachments = Field(default_factory=list[Attachment], validation_alias="inlineAttachments")
-    phishing: Annotated[_Phishing, BeforeValidator(_object)] = Field(
-        default_factory=_Phishing, validation_alias="phishingDetails"
-    )
-    smime: Annotated[_Smime, BeforeValidator(_object)] = Field(default_factory=_Smime)
+    phishing: Annotated[_Phishing, MAP] = Field(default_factory=_Phishing, validation_alias="phishingDetails")
+    smime: Annotated[_Smime, MAP] = Field(default_factory=_Smime)
 
 
-_ACCOUNTS = TypeAdapter(ocs.Envelope[Annotated[list[MailAccount], BeforeValidator(_values)]])
-_MAILBOXES = TypeAdapter(ocs.Envelope[Annotated[list[Mailbox], BeforeValidator(_values)]])
-_MESSAGES = TypeAdapter(ocs.Envelope[Annotated[list[MessageStub], BeforeValidator(_values)]])
-_MESSAGE = TypeAdapter(ocs.Envelope[Message])
+_ACCOUNTS = TypeAdapter(ocs.Envelope[Annotated[list[MailAccount], LIST]])
+_MAILBOXES = TypeAdapter(ocs.Envelope[Annotated[list[Mailbox], LIST]])
+_MESSAGES = TypeAdapter(ocs.Envelope[Annotated[list[MessageStub], LIST]])
 
 
 class MailClient(AppClient):
@@ -215,7 +225,7 @@ class MailClient(AppClient):
           ServerFault: The mail server failed.
         """
         sentences = {404: _NO_MESSAGE, 500: _NOT_FETCHED}
-        return (await ocs.get(self._http, f"{_BASE}/message/{message_id}", _MESSAGE, sentences=sentences))[0]
+        return await self._request_ocs("GET", f"{_BASE}/message/{message_id}", Message, sentences=sentences)
 
 
 def search_words(pairs: Sequence[tuple[str, str]]) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.mail.client import (
+    LIST_BYTES,
     MOST,
     Address,
     Attachment,
@@ -23,7 +24,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination, text_page
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.tools.result import Document, LongText, Result
+from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Document, Flag, LongText, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 from nextcloud_mcp_server.tools.untrusted_text import PAGE_BYTES, line, moment, seen
 
@@ -31,37 +32,17 @@ mail = Toolset("mail")
 
 _ACCOUNTS_BYTES: Final = 6_000
 _MAILBOXES_BYTES: Final = 29_000
-#: The limits for the lists of recipients and of attachments of one message.
-_LIST_BYTES: Final = 2_000
 _LONGEST_PAGE: Final = 50
 #: In the body of a plain text message, Mail turns addresses into links and escapes all else.
 _TAG: Final = re.compile(r"<[^<>]*>")
 
 
-class AccountRow(Result):
-    """A mail account; `delegated` is another user's, to which the person has access."""
-
-    id: Id
-    email: str
-    aliases: list[str] | None = None
-    delegated: bool | None = None
-
-
-class MailboxRow(Result):
-    """A mailbox; `role` is what it is for, such as inbox, sent, drafts, junk or trash."""
-
-    id: Id
-    name: str
-    role: str | None = None
-    unread: int | None = None
-
-
 class MailboxList(Result):
     """The person's accounts, and the mailboxes of one."""
 
-    accounts: list[AccountRow] | None = None
+    accounts: list[MailAccount] | None = None
     account_id: Id | None = None
-    mailboxes: list[MailboxRow] | None = None
+    mailboxes: list[Mailbox] | None = None
     total: int
     cursor: str | None = None
 
@@ -74,10 +55,10 @@ class MessageRow(Result):
     sender: str
     sent: datetime | None = None
     unread: bool | None = None
-    starred: bool | None = None
-    answered: bool | None = None
-    attachments: bool | None = None
-    preview: LongText | None = None
+    starred: Flag = None
+    answered: Flag = None
+    attachments: Flag = None
+    preview: Annotated[LongText | None, OMIT_EMPTY] = None
 
 
 class MessageList(Result):
@@ -85,14 +66,6 @@ class MessageList(Result):
 
     messages: list[MessageRow]
     cursor: str | None = None
-
-
-class AttachmentRow(Result):
-    """A file that came with a message."""
-
-    name: str
-    type: str | None = None
-    size: int | None = None
 
 
 class MessageText(Document):
@@ -106,7 +79,7 @@ class MessageText(Document):
     cc: list[str] | None = None
     sent: datetime | None = None
     unread: bool | None = None
-    attachments: list[AttachmentRow] | None = None
+    attachments: list[Attachment] | None = None
     size: int
     next_offset: int | None = None
     note: str | None = None
@@ -118,21 +91,16 @@ async def nc_mail_list_mailboxes(
     nc: Account, account_id: Id | None = None, *, cursor: str | None = None
 ) -> MailboxList:
     """List the person's mail accounts, or the mailboxes of one (of the only one, too); go on with cursor."""
-    start = pagination.start(cursor, account_id)
+    listing = pagination.Listing(cursor, account_id)
     accounts = [] if account_id is not None else await nc.client(MailClient).accounts()
     chosen = accounts[0].id if len(accounts) == 1 else account_id
     if chosen is None:
-        shown = pagination.fit([_account_row(one) for one in accounts[start:]], _ACCOUNTS_BYTES)
-        following = pagination.following(start + len(shown), len(accounts), account_id)
-        return MailboxList(accounts=shown, total=len(accounts), cursor=following)
+        shown, cursor = listing.page(accounts, room=_ACCOUNTS_BYTES)
+        return MailboxList(accounts=shown, total=len(accounts), cursor=cursor)
     found = await nc.client(MailClient).mailboxes(chosen)
-    rows = pagination.fit([_mailbox_row(one) for one in found[start:]], _MAILBOXES_BYTES)
+    rows, cursor = listing.page(found, room=_MAILBOXES_BYTES)
     return MailboxList(
-        accounts=[_account_row(one) for one in accounts] or None,
-        account_id=chosen,
-        mailboxes=rows,
-        total=len(found),
-        cursor=pagination.following(start + len(rows), len(found), account_id),
+        accounts=accounts or None, account_id=chosen, mailboxes=rows, total=len(found), cursor=cursor
     )
 
 
@@ -189,9 +157,7 @@ async def nc_mail_get_message(
     text, note = await _text(nc, one, documents)
     part = text_page.cut(seen(text), offset=offset, limit=PAGE_BYTES)
     reply_to = [] if one.reply_to == one.senders else _addresses(one.reply_to)
-    attached = pagination.fit(
-        [_attachment_row(each) for each in (*one.attachments, *one.inline)], _LIST_BYTES
-    )
+    attached = pagination.fit([*one.attachments, *one.inline], LIST_BYTES)
     return MessageText(
         content=part.text,
         id=one.id,
@@ -253,18 +219,6 @@ def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:
     return Position.of(second, ",".join(sorted(ids, key=number)))
 
 
-def _account_row(one: MailAccount) -> AccountRow:
-    aliases = pagination.fitting([line(alias.email) for alias in one.aliases], _LIST_BYTES)
-    return AccountRow(
-        id=one.id, email=line(one.email), aliases=aliases or None, delegated=one.delegated or None
-    )
-
-
-def _mailbox_row(one: Mailbox) -> MailboxRow:
-    role = line(one.special) if isinstance(one.special, str) else None
-    return MailboxRow(id=one.id, name=line(one.name), role=role or None, unread=one.unread)
-
-
 def _message_row(one: MessageStub) -> MessageRow:
     return MessageRow(
         id=one.id,
@@ -272,21 +226,15 @@ def _message_row(one: MessageStub) -> MessageRow:
         sender=_first(one.senders),
         sent=moment(one.sent_at),
         unread=None if one.has("seen") else True,
-        starred=one.has("flagged") or None,
-        answered=one.has("answered") or None,
-        attachments=one.has("hasAttachments") or None,
-        preview=line(seen(one.preview or ""), 160) or None,
-    )
-
-
-def _attachment_row(one: Attachment) -> AttachmentRow:
-    return AttachmentRow(
-        name=line(one.name, 200) or "without a name", type=line(one.mime, 100) or None, size=one.size
+        starred=one.has("flagged"),
+        answered=one.has("answered"),
+        attachments=one.has("hasAttachments"),
+        preview=line(seen(one.preview or ""), 160),
     )
 
 
 def _addresses(found: Sequence[Address]) -> list[str]:
-    return pagination.fitting([_address(one) for one in found], _LIST_BYTES)
+    return pagination.fitting([_address(one) for one in found], LIST_BYTES)
 
 
 def _first(found: Sequence[Address]) -> str:

@@ -3,18 +3,22 @@
 All models follow `docs/development/api/api-v1-3.md` and the controllers, mappers and `toAPI` of version 28.7.0, and
 were observed on a server whose feeds had been inserted into its tables. Articles are returned newest first by their
 ids, always with their bodies. No route returns a single article, so the one before the next id is requested.
+
+An article has results of its own: a list shows little of it, and its text is a document.
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools.result import Count, Result
+from nextcloud_mcp_server.tools.untrusted_text import Line, cleaned, line
 
 _BASE: Final = "/index.php/apps/news/api/v1-3"
 _NO_ARTICLE: Final = (
@@ -28,26 +32,38 @@ _FEED, _FOLDER, _STARRED, _ALL = range(4)
 
 #: The folder id of a feed without a folder.
 NO_FOLDER: Final = "0"
+_LONGEST_ADDRESS: Final = 1_000
 
 Mark = Literal["read", "unread", "star", "unstar"]
 
 
-class Folder(Answer):
+def address(url: str | None) -> str | None:
+    """Return a URL, or None for one that would fill the page; a part of it would be useless."""
+    return line(url, _LONGEST_ADDRESS) if url and len(url) <= _LONGEST_ADDRESS else None
+
+
+def _no_folder(value: object) -> object:
+    return None if value in (0, NO_FOLDER) else value
+
+
+class Folder(Result):
     """A folder of feeds."""
 
     id: Id
-    name: str | None = None
+    name: Line
 
 
-class Feed(Answer):
-    """A feed that the user follows."""
+class Feed(Result):
+    """A feed; `failed_updates` counts how often in a row News could not fetch it."""
 
     id: Id
-    title: str | None = None
-    url: str | None = None
-    folder_id: Id | None = Field(default=None, validation_alias="folderId")
+    title: Line
+    url: Annotated[str | None, cleaned(address)] = None
+    folder_id: Annotated[Id | None, BeforeValidator(_no_folder)] = Field(
+        default=None, validation_alias="folderId"
+    )
     unread: int | None = Field(default=None, validation_alias="unreadCount")
-    failures: int | None = Field(default=None, validation_alias="updateErrorCount")
+    failed_updates: Count = Field(default=None, validation_alias="updateErrorCount")
 
 
 class Feeds(Answer):
@@ -80,21 +96,16 @@ class _Articles(Answer):
     items: list[Article]
 
 
-_FOLDERS = TypeAdapter(_Folders)
-_FEEDS = TypeAdapter(Feeds)
-_ARTICLES = TypeAdapter(_Articles)
-
-
 class NewsClient(AppClient):
     """Reads one user's feeds, and marks articles."""
 
     async def folders(self) -> list[Folder]:
         """Fetch all folders."""
-        return decoded(await self._http.request("GET", f"{_BASE}/folders"), _FOLDERS).folders
+        return (await self._request("GET", f"{_BASE}/folders", _Folders)).folders
 
     async def feeds(self) -> Feeds:
         """Fetch all feeds."""
-        return decoded(await self._http.request("GET", f"{_BASE}/feeds"), _FEEDS)
+        return await self._request("GET", f"{_BASE}/feeds", Feeds)
 
     async def articles(
         self,
@@ -124,7 +135,7 @@ class NewsClient(AppClient):
             "batchSize": limit,
             "offset": before,
         }
-        found = decoded(await self._http.request("GET", f"{_BASE}/items", params=params), _ARTICLES).items
+        found = (await self._request("GET", f"{_BASE}/items", _Articles, params=params)).items
         return cut([one for one in found if not before or number(one.id) < before], limit).rows
 
     async def article(self, article_id: Id) -> Article:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.news.client import NO_FOLDER, Article, Feed, Folder, NewsClient
+from nextcloud_mcp_server.apps.news.client import Article, Feed, Folder, NewsClient, address
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -14,7 +14,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination, text_page
 from nextcloud_mcp_server.tools.documents import Documents
-from nextcloud_mcp_server.tools.result import Document, Result
+from nextcloud_mcp_server.tools.result import Document, Flag, Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 from nextcloud_mcp_server.tools.untrusted_text import PAGE_BYTES, line, moment, seen
 
@@ -22,32 +22,13 @@ news = Toolset("news")
 
 _FOLDERS_BYTES = 6_000
 _FEEDS_BYTES = 29_000
-_LONGEST_ADDRESS = 1_000
-
-
-class FolderRow(Result):
-    """A folder of feeds."""
-
-    id: Id
-    name: str
-
-
-class FeedRow(Result):
-    """A feed; `failed_updates` counts how often in a row News could not fetch it."""
-
-    id: Id
-    title: str
-    url: str | None = None
-    folder_id: Id | None = None
-    unread: int | None = None
-    failed_updates: int | None = None
 
 
 class FeedList(Result):
     """The feeds the person follows; folders come with the first page alone."""
 
-    folders: list[FolderRow] | None = None
-    feeds: list[FeedRow]
+    folders: list[Folder] | None = None
+    feeds: list[Feed]
     starred: int | None = None
     total: int
     cursor: str | None = None
@@ -62,8 +43,8 @@ class ArticleRow(Result):
     feed: str | None = None
     author: str | None = None
     published: datetime | None = None
-    unread: bool | None = None
-    starred: bool | None = None
+    unread: Flag = None
+    starred: Flag = None
 
 
 class ArticleList(Result):
@@ -102,16 +83,16 @@ class ArticlesMarked(Result):
 async def _feeds(nc: Account, cursor: str | None, *, alone: bool) -> FeedList:
     if not alone:
         raise InvalidInput("Send 'feeds' alone, with cursor to go on.")
-    start = pagination.start(cursor)
+    listing = pagination.Listing(cursor)
     found = await nc.client(NewsClient).feeds()
-    folders = await nc.client(NewsClient).folders() if start == 0 else []
-    rows = pagination.fit([_feed_row(one) for one in found.feeds[start:]], _FEEDS_BYTES)
+    folders = await nc.client(NewsClient).folders() if listing.start == 0 else []
+    feeds, cursor = listing.page(found.feeds, room=_FEEDS_BYTES)
     return FeedList(
-        folders=pagination.fit([_folder_row(one) for one in folders], _FOLDERS_BYTES) or None,
-        feeds=rows,
+        folders=pagination.fit(folders, _FOLDERS_BYTES) or None,
+        feeds=feeds,
         starred=found.starred,
         total=len(found.feeds),
-        cursor=pagination.following(start + len(rows), len(found.feeds)),
+        cursor=cursor,
     )
 
 
@@ -151,7 +132,7 @@ async def nc_news_read_articles(
     filters = (feed_id, folder_id, starred, unread)
     after = pagination.unseal(cursor, *filters)
     client = nc.client(NewsClient)
-    titles = {feed.id: line(feed.title) for feed in (await client.feeds()).feeds}
+    titles = {feed.id: feed.title for feed in (await client.feeds()).feeds}
     if feed_id is not None and feed_id not in titles:
         raise NotFound(
             "The person follows no such feed. Call nc_news_read_articles with feeds=true for the ones there are."
@@ -207,28 +188,13 @@ async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) 
         feed_id=one.feed_id,
         author=line(one.author) or None,
         published=moment(one.published_at),
-        url=_address(one.url),
-        enclosure=_address(one.enclosure),
+        url=address(one.url),
+        enclosure=address(one.enclosure),
         unread=one.unread,
         starred=one.starred,
         size=part.size,
         next_offset=part.next_offset,
         note=note,
-    )
-
-
-def _folder_row(one: Folder) -> FolderRow:
-    return FolderRow(id=one.id, name=line(one.name))
-
-
-def _feed_row(one: Feed) -> FeedRow:
-    return FeedRow(
-        id=one.id,
-        title=line(one.title),
-        url=_address(one.url),
-        folder_id=None if one.folder_id == NO_FOLDER else one.folder_id,
-        unread=one.unread,
-        failed_updates=one.failures or None,
     )
 
 
@@ -240,11 +206,6 @@ def _article_row(one: Article, feeds: Mapping[str, str]) -> ArticleRow:
         feed=feeds.get(one.feed_id),
         author=line(one.author, 100) or None,
         published=moment(one.published_at),
-        unread=one.unread or None,
-        starred=one.starred or None,
+        unread=one.unread,
+        starred=one.starred,
     )
-
-
-def _address(url: str | None) -> str | None:
-    """Return a URL, or None for one that would fill the page; a part of it would be useless."""
-    return line(url, _LONGEST_ADDRESS) if url and len(url) <= _LONGEST_ADDRESS else None

@@ -1,6 +1,6 @@
 """Declares the toolset `notes`: what it requires, and what the pages say about it."""
 
-from nextcloud_mcp_server.declarations.app import App, Scope, Words
+from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
 
 app = App(
     "notes",
@@ -33,4 +33,18 @@ app = App(
     },
     audit_fields=("path", "note_id", "title"),
     resources=("Notes",),
+    prompts=(
+        Prompt(
+            "tidy_note",
+            title="Tidy a note",
+            description="Bring order into a note without losing anything of it.",
+            argument="note",
+            about_argument="The note, by its number or title",
+            completes="nc://notes/{id}",
+            text="Tidy this note of mine: {note}\n\n"
+            "Read it (nc_notes_get_note). Mend spelling and Markdown, put related things together under headings, "
+            "turn what is to be done into a checklist; keep every fact, link and name. Show me the new text and "
+            "what you changed, and write it (nc_notes_update_note, with the etag you read) only when I agree.",
+        ),
+    ),
 )

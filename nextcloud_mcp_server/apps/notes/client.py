@@ -101,27 +101,21 @@ class NotesClient(AppClient):
         """Build the client."""
         return cls(connection.http, connection.content("notes"))
 
-    async def page(
-        self, *, size: int, cursor: str | None = None, category: str | None = None, with_content: bool = False
-    ) -> NotePage:
-        """Fetch up to `size` notes; category "" means notes without one.
+    async def page(self, *, size: int, cursor: str | None = None, with_content: bool = False) -> NotePage:
+        """Fetch up to `size` notes.
 
         Raises:
           ServerFault: The cursor of the next part is the same, so the list would never end.
         """
-        found = await self._page(size=size, cursor=cursor, category=category, with_content=with_content)
+        found = await self._page(size=size, cursor=cursor, with_content=with_content)
         return replace(found, notes=_visible(found.notes))
 
-    async def _page(
-        self, *, size: int, cursor: str | None, category: str | None = None, with_content: bool = False
-    ) -> NotePage:
+    async def _page(self, *, size: int, cursor: str | None, with_content: bool) -> NotePage:
         params: dict[str, str | int] = {"chunkSize": size}
         if not with_content:
             params["exclude"] = "content"
         if cursor is not None:
             params["chunkCursor"] = cursor
-        if category is not None:
-            params["category"] = category
         response = await self._http.request("GET", _BASE, params=params)
         pending = response.headers.get("X-Notes-Chunk-Pending", "0")
         following = response.headers.get("X-Notes-Chunk-Cursor")

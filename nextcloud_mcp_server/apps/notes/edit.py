@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import passage
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|\Z)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _LISTED_HEADINGS = 20
 
@@ -48,10 +49,9 @@ def replace(text: str, old: str, new: str) -> str:
             "The note does not hold that text exactly; it is compared character by character. Read the note "
             "again and copy the passage from it."
         )
-    # From the next character on, to find overlapping occurrences too.
-    if text.find(old, at + 1) >= 0:
+    if (found := passage.times(text, old)) > 1:
         raise InvalidInput(
-            f"The note holds that text {_count(text, old)} times. Send more of what stands around "
+            f"The note holds that text {passage.in_words(found)}. Send more of what stands around "
             "the one you mean."
         )
     if old == new:
@@ -68,8 +68,7 @@ def replace_section(text: str, heading: str, new: str) -> str:
       InvalidInput: There is not exactly one such heading.
     """
     headings = list(_headings(text))
-    wanted = _HEADING.fullmatch(heading.strip())
-    level, title = (len(wanted[1]), wanted[2] or "") if wanted else (None, heading.strip())
+    level, title = _parsed(heading.strip()) or (None, heading.strip())
     found = [one for one in headings if one.title == title and level in (None, one.level)]
     if not found:
         names = ", ".join(f"“{'#' * one.level} {one.title}”" for one in headings[:_LISTED_HEADINGS])
@@ -115,8 +114,22 @@ def _headings(text: str) -> Iterator[_Heading]:
                 fence = ""
         elif mark:
             fence = mark[1]
-        elif heading := _HEADING.fullmatch(bare):
-            yield _Heading(level=len(heading[1]), title=(heading[2] or "").strip(), start=start, body=at)
+        elif heading := _parsed(bare):
+            yield _Heading(level=heading[0], title=heading[1], start=start, body=at)
+
+
+def _parsed(line: str) -> tuple[int, str] | None:
+    """Return the level and the title of an ATX heading (CommonMark 0.31, 4.2); None for another line.
+
+    Not with one pattern: on a line of blanks and `#`, patterns for both ends took hours.
+    """
+    mark = _HEADING.match(line)
+    if mark is None:
+        return None
+    title = line[mark.end() :].strip()
+    # Closing `#` belong to the title unless a blank stands before them.
+    bare = title.rstrip("#")
+    return len(mark[1]), title if bare and bare[-1] not in " \t" else bare.strip()
 
 
 def _eol(text: str) -> str:
@@ -125,7 +138,3 @@ def _eol(text: str) -> str:
 
 def _with_eol(text: str, eol: str) -> str:
     return re.sub(r"\r?\n", eol, text)
-
-
-def _count(text: str, part: str) -> int:
-    return len(re.findall(f"(?={re.escape(part)})", text))

@@ -1,4 +1,7 @@
-"""A note as the Notes app returns it."""
+"""A note as the Notes app returns it.
+
+Results have models of their own: the app leaves fields out, and answers an error in place of a text.
+"""
 
 from typing import Annotated
 

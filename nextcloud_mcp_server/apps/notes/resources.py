@@ -5,22 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.apps.notes.client import NotesClient
-from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.resources.kind import (
-    MAX_BYTES,
-    MAX_VALUES,
-    About,
-    Contents,
-    Listed,
-    Marks,
-    Page,
-    Reader,
-    Typed,
-    fingerprint,
-    no_such,
-)
+from nextcloud_mcp_server.resources import kind
+from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, Reader, Typed
 
 _MARKDOWN = "text/markdown"
 _PAGE = 100
@@ -38,10 +26,8 @@ class Notes:
     """The kind of notes, by id. A title after it is for users: completion offers `12 Shopping list`."""
 
     about = About(
-        toolset="notes",
-        scopes=frozenset({"notes:read"}),
+        "notes",
         template="nc://notes/{id}",
-        argument="id",
         name="note",
         title="Note",
         description="A note in Markdown, by its number.",
@@ -68,11 +54,10 @@ class Notes:
         """Read the text of a note."""
         number = _number(value)
         if number is None:
-            raise no_such(self.about.uri(value))
+            raise kind.no_such(self.about.uri(value))
         note = await nc.client(NotesClient).get(number)
-        if len(note.text.encode()) > MAX_BYTES:
-            raise TooLarge("The note is too long for one resource; nc_notes_get_note reads it in parts.")
-        return Contents(note.text, _MARKDOWN)
+        too_long = "The note is too long for one resource; nc_notes_get_note reads it in parts."
+        return kind.whole(note.text, _MARKDOWN, too_large=too_long)
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
@@ -80,7 +65,7 @@ class Notes:
         """Fetch the list of notes if it has changed: one request for any number of values."""
         seen: _Seen = before.state if before else _Seen(None, "", {})
         if found := await nc.client(NotesClient).changed(seen.etag):
-            listed = fingerprint((note.id, note.title) for note in found.notes)
+            listed = kind.fingerprint((note.id, note.title) for note in found.notes)
             seen = _Seen(found.etag, listed, {note.id: note.etag for note in found.notes})
         each = {value: seen.notes.get(_number(value) or "", "") for value in values}
         return Marks(each, seen.listing if listing else None, seen)
@@ -89,12 +74,11 @@ class Notes:
         """Find notes whose id begins with the text, or whose title has all its words."""
         value = typed.value
         words = value.casefold().split()
-        found = [
+        return [
             f"{note.id} {note.title}"
             async for note in nc.client(NotesClient).list_all()
             if note.id.startswith(value.strip()) or all(w in note.title.casefold() for w in words)
         ]
-        return found[: MAX_VALUES + 1]
 
 
 def _number(value: str) -> str | None:

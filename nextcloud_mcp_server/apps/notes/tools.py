@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,15 +10,6 @@ from nextcloud_mcp_server.apps.notes import attachments, results
 from nextcloud_mcp_server.apps.notes import edit as note_edit
 from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.models import Note
-from nextcloud_mcp_server.apps.notes.results import (
-    NoteDeleted,
-    NoteFile,
-    NoteHits,
-    NoteImage,
-    NoteList,
-    NoteText,
-    NoteWritten,
-)
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -52,7 +43,7 @@ async def nc_notes_list_notes(
     modified_since: Annotated[str | None, Field(description="ISO 8601.")] = None,
     limit: Annotated[int, Field(ge=1, le=100)] = 50,
     cursor: str | None = None,
-) -> NoteList:
+) -> results.NoteList:
     """List notes, last changed first, with title, category, etag and date, without text; go on with cursor."""
     since = None if modified_since is None else await time_argument.read(nc, "modified_since", modified_since)
     filters = ("notes", category, favorite, since)
@@ -66,12 +57,12 @@ async def nc_notes_list_notes(
         and (inside is None or _is_in(note.category, inside))
     ]
     # A position in the order, not a row number: notes changed meanwhile move to the front and shift nothing.
-    rest = [one for one in sorted(map(_Placed.of, found), key=_place) if after is None or one.place > after]
+    rest = sorted((one for one in found if after is None or _position(one) > after), key=_position)
     shown = rest[:limit]
     left = len(rest) - len(shown)
-    return NoteList(
-        notes=[results.info(one.note) for one in shown],
-        cursor=pagination.seal(shown[-1].place, *filters) if left else None,
+    return results.NoteList(
+        notes=[results.info(one) for one in shown],
+        cursor=pagination.seal(_position(shown[-1]), *filters) if left else None,
         remaining=left or None,
     )
 
@@ -82,15 +73,15 @@ async def nc_notes_search_notes(
     nc: Account,
     query: Annotated[str, Field(description="Words or a question.")],
     limit: Annotated[int, Field(ge=1, le=50)] = 20,
-) -> NoteHits:
+) -> results.NoteHits:
     """Find notes by title and text, best first, with a snippet: those with all words, or with the rarest."""
     terms = terms_of(query)
     if not terms:
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
     texts = await nc.client(NotesClient).texts()
     listed = by_preference(texts.notes)
-    ranking = await rank_aside([one.folded for one in listed], terms, phrase=query)
-    return NoteHits(
+    ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
+    return results.NoteHits(
         notes=[results.hit(listed[hit.number], hit.at) for hit in ranking.hits[:limit]],
         total=len(ranking.hits),
         not_found=ranking.missing or None,
@@ -107,7 +98,7 @@ async def nc_notes_get_note(
     title: Annotated[str | None, Field(description="Title or path, instead of note_id.")] = None,
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=MAX_TEXT_BYTES)] = MAX_TEXT_BYTES,
-) -> NoteText:
+) -> results.NoteText:
     """Read a note with its text and etag; long text comes in pages of bytes: go on at next_offset."""
     if (note_id is None) == (title is None):
         raise InvalidInput("Send either 'note_id' or 'title'.")
@@ -119,7 +110,7 @@ async def nc_notes_get_note(
 @require_provisioning("notes:write")
 async def nc_notes_create_note(
     nc: Account, *, title: str, content: str = "", category: str = "", favorite: bool = False
-) -> NoteWritten:
+) -> results.NoteWritten:
     """Create a note in Markdown; "/" in the category makes folders. An existing title gets a number."""
     title, category = _title(title), _category(category)
     note = await nc.client(NotesClient).create(
@@ -142,7 +133,7 @@ async def nc_notes_update_note(
     ] = None,
     category: Annotated[str | None, Empty("uncategorised")] = None,
     favorite: bool | None = None,
-) -> NoteWritten:
+) -> results.NoteWritten:
     """Change only the given fields of a note; to change a part of its text use nc_notes_edit_note."""
     if all(value is None for value in (title, content, category, favorite)):
         raise InvalidInput("Nothing to change: send 'title', 'content', 'category' or 'favorite'.")
@@ -169,7 +160,7 @@ async def nc_notes_update_note(
 
 @notes.tool("Append to a note")
 @require_provisioning("notes:write")
-async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> NoteWritten:
+async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> results.NoteWritten:
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
@@ -187,7 +178,7 @@ async def nc_notes_edit_note(
     old_text: Annotated[str | None, Field(description="Exact passage, there once.")] = None,
     section: Annotated[str | None, Field(description="Or a heading: the text below it is replaced.")] = None,
     etag: str | None = None,
-) -> NoteWritten:
+) -> results.NoteWritten:
     """Replace one exact passage or one Markdown section of a note; ambiguous ones are refused."""
     if (old_text is None) == (section is None):
         raise InvalidInput("Send either 'old_text' or 'section'.")
@@ -203,7 +194,7 @@ async def nc_notes_edit_note(
 
 @notes.tool("Delete a note", destructive=True)
 @require_provisioning("notes:write")
-async def nc_notes_delete_note(nc: Account, note_id: Id) -> NoteDeleted:
+async def nc_notes_delete_note(nc: Account, note_id: Id) -> results.NoteDeleted:
     """Move a note to the trash; the answer says how to bring it back."""
     await nc.client(NotesClient).delete(note_id)
     return results.deleted(note_id)
@@ -213,7 +204,7 @@ async def nc_notes_delete_note(nc: Account, note_id: Id) -> NoteDeleted:
 @require_provisioning("notes:read")
 async def nc_notes_get_attachment(
     nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
-) -> NoteImage | NoteFile:
+) -> results.NoteImage | results.NoteFile:
     """Show a picture that a note holds; other files are only described."""
     found, attachment = await attachments.find(nc, note_id, path)
     return results.attached(found, attachment)
@@ -256,19 +247,8 @@ def _titles(note: Note) -> tuple[str, ...]:
     return (note.title,)
 
 
-class _Placed(NamedTuple):
-    """A note with its position in the list: last changed first."""
-
-    place: Position
-    note: Note
-
-    @classmethod
-    def of(cls, note: Note) -> "_Placed":
-        return cls(Position.of(-note.modified, note.id), note)
-
-
-def _place(one: _Placed) -> Position:
-    return one.place
+def _position(note: Note) -> Position:
+    return Position.of(-note.modified, note.id)
 
 
 def _is_in(category: str, wanted: str) -> bool:

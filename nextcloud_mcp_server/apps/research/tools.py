@@ -14,7 +14,6 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.files.read import nc_files_read_file
 from nextcloud_mcp_server.apps.notes.client import NotesClient
-from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.apps.notes.tools import by_preference
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
@@ -87,12 +86,12 @@ async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_leng
     documents = [*(one.folded for one in notes), *map(_name, files)]
     found: dict[bool, list[Source]] = {True: [], False: []}
     ranked: list[Source] = []
-    ranking = await rank_aside(documents, terms, phrase=query, enough=_SHARE)
+    ranking = await rank_aside(documents, terms, uid=nc.uid, phrase=query, enough=_SHARE)
     for hit in ranking.hits:
         is_note = hit.number < len(notes)
         if len(found[is_note]) < _MOST:
             source = (
-                _note_source(nc, notes[hit.number])
+                _note(nc, notes[hit.number].note.id, notes[hit.number].note.title)
                 if is_note
                 else _file_source(nc, files[hit.number - len(notes)])
             )
@@ -229,10 +228,6 @@ def _name(entry: Entry) -> Document:
 
 def _file_source(nc: Account, entry: Entry) -> Source:
     return Source(id=_sealed(nc, "file", entry.path), title=entry.path, url=_file_url(nc, entry.path))
-
-
-def _note_source(nc: Account, found: SearchedNote) -> Source:
-    return _note(nc, found.note.id, found.note.title)
 
 
 def _note(nc: Account, note_id: Id, title: str) -> Source:

@@ -1,4 +1,4 @@
-"""The tool for Nextcloud's unified search."""
+"""The tool for Nextcloud's unified search; it has rows of its own, because `nextcloud` does not import `tools`."""
 
 import json
 from typing import Annotated, Final

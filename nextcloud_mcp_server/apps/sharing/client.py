@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from enum import IntEnum, IntFlag
 from typing import Annotated, Final, Literal
@@ -10,7 +9,6 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import file_errors, ocs
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
@@ -101,14 +99,6 @@ class Share(Answer):
         return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver:
-    """The recipient of a share, with the id that Nextcloud uses."""
-
-    kind: Kind
-    id: str
-
-
 class _Value(Answer):
     receiver_id: str = Field(validation_alias="shareWith")
 
@@ -172,8 +162,8 @@ class SharingClient(AppClient):
             raise errors.NotFound(_gone(share_id)[404])
         return shares[0]
 
-    async def receiver(self, name: str, kind: Recipient) -> Receiver:
-        """Find the one user or group with that name, account name or e-mail address.
+    async def receiver(self, name: str, kind: Recipient) -> str:
+        """Find the id of the one user or group with that name, account name or e-mail address.
 
         Only exact matches count: content shared with the wrong user may have been read before the share is ended.
 
@@ -192,7 +182,7 @@ class SharingClient(AppClient):
         exact = same_id or [one for one in alike if one.is_called(name)]
         ids = {one.value.receiver_id for one in exact}
         if len(ids) == 1:
-            return Receiver(Kind.PERSON if kind == "person" else Kind.GROUP, ids.pop())
+            return ids.pop()
         if ids:
             raise errors.InvalidInput(
                 f"There is more than one {kind} called {quoted(name)}: {_listed(exact)}. Ask which is meant, and "
@@ -207,7 +197,7 @@ class SharingClient(AppClient):
         *,
         kind: Kind,
         permissions: May,
-        receiver: Receiver | None = None,
+        receiver: str | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> Share:
         """Share what is at a path; for an existing share with the same recipient, return that unchanged.
@@ -221,7 +211,7 @@ class SharingClient(AppClient):
         """
         sent: dict[str, object] = {"path": path, "shareType": int(kind), "permissions": int(permissions)}
         if receiver is not None:
-            sent["shareWith"] = receiver.id
+            sent["shareWith"] = receiver
         sentences = {
             400: f"Nextcloud did not share {quoted(path)}{{reason}}. Change that and call again.",
             403: f"Nextcloud does not let the person share {quoted(path)} so{{reason}}.",
@@ -273,11 +263,6 @@ class SharingClient(AppClient):
                 params={"format": "json"},
                 sentences=sentences,
             )
-
-
-def shared_at(share: Share) -> datetime:
-    """Return when it was created."""
-    return timestamp.moment(share.shared_at)
 
 
 def _checked(share_id: str) -> str:

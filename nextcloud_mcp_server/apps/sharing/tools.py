@@ -1,12 +1,16 @@
-"""Tools for sharing: with users, with groups, by public links."""
+"""Tools for sharing: with users, with groups, by public links.
+
+A row is no `Share`: it says who the recipient is for this user, and what they may do, in words.
+"""
 
 from datetime import date, datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.sharing.client import Kind, May, Share, SharingClient, shared_at
+from nextcloud_mcp_server.apps.sharing.client import Kind, May, Recipient, Share, SharingClient
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
@@ -80,7 +84,7 @@ class ShareRow(Result):
             expires=share.expires,
             note=share.note or None,
             label=share.label or None,
-            shared=shared_at(share),
+            shared=timestamp.moment(share.shared_at),
             shown_as=shown_as(path),
             hint=hint,
         )
@@ -150,10 +154,11 @@ async def nc_sharing_share_item(
         raise InvalidInput("Say with whom to share: either 'person' or 'group'.")
     fields = _fields(expireDate=_day(expires), note=note)
     entry = await nc.files.info(path)
-    receiver = await nc.client(SharingClient).receiver(person or group or "", "person" if person else "group")
+    named: Recipient = "person" if person else "group"
+    receiver = await nc.client(SharingClient).receiver(person or group or "", named)
     permissions = _permissions(access, folder=entry.is_folder) | (May.SHARE if reshare else May(0))
     share = await nc.client(SharingClient).create(
-        entry.path, kind=receiver.kind, permissions=permissions, receiver=receiver, fields=fields
+        entry.path, kind=Kind[named.upper()], permissions=permissions, receiver=receiver, fields=fields
     )
     hint = None if _is_as_asked(share, permissions, expires=expires, note=note) else _UNLIKE
     return ShareRow.of(share, nc.uid, hint=hint)

@@ -5,33 +5,40 @@ read in its code (`lib/Controller/UserStatusController.php`, `StatusesController
 `lib/Service/StatusService.php`): when a message ends, the presence set with it ends too.
 """
 
+from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, model_validator
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import ocs, people
+from nextcloud_mcp_server.nextcloud import people
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.people import FoundUser
+from nextcloud_mcp_server.nextcloud.php_json import as_map
+from nextcloud_mcp_server.tools.file_results import shown_as
+from nextcloud_mcp_server.tools.result import Moment, Result, Text
 
 _API: Final = "/apps/user_status/api/v1"
 _REFUSED: Final = {400: "Nextcloud did not set that status{reason}. Change it and call again."}
 
 
-class Status(Answer):
-    """A user's presence, and the message shown until `clear_at`, a Unix time."""
+class Status(Result):
+    """A user's status; `clear_at` is when it ends by itself."""
 
-    uid: str = Field(validation_alias="userId")
-    status: str = "offline"
-    message: str | None = None
-    message_id: str | None = Field(default=None, validation_alias="messageId")
-    icon: str | None = None
-    clear_at: int | None = Field(default=None, validation_alias="clearAt")
+    status: str = Field(default_factory=lambda: "offline")
+    message: Text = None
+    icon: Text = None
+    clear_at: Moment | None = Field(default=None, validation_alias="clearAt")
+    shown_as: str | None = None
+    #: That of a predefined message.
+    message_id: str | None = Field(default=None, validation_alias="messageId", exclude=True)
 
-
-_STATUS = TypeAdapter(ocs.Envelope[Status])
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, value: object) -> object:
+        message = as_map(value).get("message")
+        return {**as_map(value), "shown_as": shown_as(message) if isinstance(message, str) else None}
 
 
 class StatusClient(AppClient):
@@ -43,39 +50,42 @@ class StatusClient(AppClient):
 
     async def own(self) -> Status:
         """Fetch the user's own status; offline if the user never set one."""
-        return await self._get("user_status", self._http.uid)
+        return await self._get("user_status")
 
     async def of(self, uid: str) -> Status:
         """Fetch what another user shows; offline for invisible users and for those who never set a status."""
-        return await self._get(f"statuses/{quote(uid, safe='')}", uid)
+        return await self._get(f"statuses/{quote(uid, safe='')}")
 
-    async def _get(self, path: str, uid: str) -> Status:
+    async def _get(self, path: str) -> Status:
         try:
-            status, _ = await ocs.get(self._http, f"{_API}/{path}", _STATUS)
+            return await self._request_ocs("GET", f"{_API}/{path}", Status)
         except errors.NotFound:
-            return Status.model_validate({"userId": uid})
-        return status
+            return Status()
 
     async def set_presence(self, status: str) -> Status:
         """Set the presence; the message stays."""
         return await self._put("status", {"statusType": status})
 
-    async def set_message(self, message: str | None, icon: str | None, clear_at: int | None) -> Status:
+    async def set_message(self, message: str | None, icon: str | None, clear_at: datetime | None) -> Status:
         """Set message, icon and end together; without any of them, remove the message.
 
         Raises:
           InvalidName: The icon is not one emoji, or the end is in the past.
         """
-        fields = {"message": message, "statusIcon": icon, "clearAt": clear_at}
+        fields = {"message": message, "statusIcon": icon, "clearAt": _seconds(clear_at)}
         return await self._put("message/custom", fields)
 
-    async def end_predefined(self, message_id: str, clear_at: int | None) -> Status:
+    async def end_predefined(self, message_id: str, clear_at: datetime | None) -> Status:
         """Set the end of a predefined message; raises like `set_message`.
 
         Other users see these messages in their own language.
         """
-        return await self._put("message/predefined", {"messageId": message_id, "clearAt": clear_at})
+        return await self._put("message/predefined", {"messageId": message_id, "clearAt": _seconds(clear_at)})
 
     async def _put(self, what: str, fields: object) -> Status:
         path = f"{_API}/user_status/{what}"
-        return await ocs.send(self._http, "PUT", path, _STATUS, json=fields, sentences=_REFUSED)
+        return await self._request_ocs("PUT", path, Status, json=fields, sentences=_REFUSED)
+
+
+def _seconds(clear_at: datetime | None) -> int | None:
+    return None if clear_at is None else int(clear_at.timestamp())

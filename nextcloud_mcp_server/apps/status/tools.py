@@ -13,7 +13,6 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.tools import time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.file_results import shown_as
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
@@ -23,28 +22,7 @@ status = Toolset("status")
 _LATEST: Final = 2**31 - 1
 
 
-class Shown(Result):
-    """A user's status; `clear_at` is when it ends by itself."""
-
-    status: str
-    message: str | None = None
-    icon: str | None = None
-    clear_at: datetime | None = None
-    shown_as: str | None = None
-
-    @classmethod
-    def of(cls, found: Status) -> "Shown":
-        """Build from a status."""
-        return cls(
-            status=found.status,
-            message=found.message or None,
-            icon=found.icon or None,
-            clear_at=None if found.clear_at is None else timestamp.moment(found.clear_at),
-            shown_as=shown_as(found.message or ""),
-        )
-
-
-class PersonShown(Shown):
+class PersonStatus(Status):
     """Whose status it is, and the status."""
 
     person: str
@@ -53,8 +31,8 @@ class PersonShown(Shown):
 class StatusSet(Result):
     """The status now, and what it was before, to set it back."""
 
-    now: Shown
-    before: Shown
+    now: Status
+    before: Status
     note: str | None = None
 
 
@@ -63,7 +41,7 @@ class StatusSet(Result):
 async def nc_status_get_status(
     nc: Account,
     person: Annotated[str | None, Field(description="Name or account of another person.")] = None,
-) -> PersonShown:
+) -> PersonStatus:
     """Tell whether the person, or another user, is there, and what they say about it."""
     if person is None:
         return _shown(nc.uid, await nc.client(StatusClient).own())
@@ -71,8 +49,8 @@ async def nc_status_get_status(
     return _shown(str(user), await nc.client(StatusClient).of(user.id))
 
 
-def _shown(person: str, found: Status) -> PersonShown:
-    return PersonShown(person=person, **Shown.of(found).model_dump())
+def _shown(person: str, found: Status) -> PersonStatus:
+    return PersonStatus.model_construct(person=person, **dict(found))
 
 
 @status.tool("Set the own status", destructive=True, repeatable=True)
@@ -117,15 +95,15 @@ async def nc_status_set_status(
     if clear_at is not None:
         parts.append(Part("clear_at", _iso(until), _iso(now.clear_at), _iso(before.clear_at)))
     notes = (failed, outcome.compare("Nextcloud", parts))
-    return StatusSet(now=Shown.of(now), before=Shown.of(before), note=" ".join(filter(None, notes)) or None)
+    return StatusSet(now=now, before=before, note=" ".join(filter(None, notes)) or None)
 
 
-def _iso(seconds: int | None) -> str | None:
-    return None if seconds is None else timestamp.moment(seconds).isoformat()
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
-def _last(at: datetime) -> int:
-    """Return the Unix time at which a status ends.
+def _last(at: datetime) -> datetime:
+    """Return the second at which a status ends.
 
     Raises:
       InvalidInput: It exceeds the four bytes of Nextcloud's database column.
@@ -136,11 +114,11 @@ def _last(at: datetime) -> int:
             "'clear_at' is later than Nextcloud can keep the end of a status, which is 2038-01-19T03:14:07Z: send an "
             'earlier one, or "" for never.'
         )
-    return seconds
+    return timestamp.moment(seconds)
 
 
 async def _say(
-    nc: Account, before: Status, message: str | None, icon: str | None, until: int | None
+    nc: Account, before: Status, message: str | None, icon: str | None, until: datetime | None
 ) -> Status:
     if message is None and icon is None and before.message_id is not None:
         return await nc.client(StatusClient).end_predefined(before.message_id, until)

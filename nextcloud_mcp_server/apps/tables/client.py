@@ -1,19 +1,19 @@
 """The Tables app (API 1)."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import Field, model_validator
 
-from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.tables.values import Column
+from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.php_json import LIST, as_map
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools.result import Flag, Result, Text
 
 _BASE: Final = "/index.php/apps/tables/api/1"
 _NO_TABLE: Final = (
@@ -30,37 +30,30 @@ _OF_TABLE: Final = {403: _NO_TABLE, 404: _NO_TABLE}
 _OF_ROW: Final = {403: _NOT_ALLOWED, 404: _NO_ROW}
 
 
-class Rights(Answer):
-    """The permissions of a user with whom a table is shared."""
-
-    create: bool = False
-    update: bool = False
-    delete: bool = False
-
-
-class Table(Answer):
-    """One table; `rights` apply only where it is shared with the user."""
+class Table(Result):
+    """One table."""
 
     id: Id
     title: str
-    emoji: str | None = None
-    owner: str = Field(default="", validation_alias="ownership")
-    archived: bool = False
-    description: str | None = None
-    rows: int = Field(default=0, validation_alias="rowsCount")
-    columns: int = Field(default=0, validation_alias="columnsCount")
-    shared: bool | None = Field(default=None, validation_alias="isShared")
-    rights: Rights | None = Field(default=None, validation_alias="onSharePermissions")
+    emoji: Text = None
+    owner: str = Field(default_factory=str, validation_alias="ownership")
+    rows: int = Field(default_factory=int, validation_alias="rowsCount")
+    columns: int = Field(default_factory=int, validation_alias="columnsCount")
+    archived: Flag = None
+    readonly: Flag = None
 
-    @property
-    def readonly(self) -> bool:
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, value: object) -> dict[str, Any]:
         """Tell whether the user can only read it.
 
         For the user's own table Tables 1 sends no rights, and Tables 2 sends that everything is forbidden; so only
         shared tables are checked.
         """
-        rights = None if self.shared is False else self.rights
-        return rights is not None and not (rights.create or rights.update or rights.delete)
+        told = as_map(value)
+        rights = None if told.get("isShared") is False else told.get("onSharePermissions")
+        may = rights is None or any(as_map(rights).get(right) for right in ("create", "update", "delete"))
+        return {**told, "readonly": not may}
 
 
 class _Cell(Answer):
@@ -74,9 +67,7 @@ class Row(Answer):
 
     id: Id
     table_id: Id = Field(validation_alias="tableId")
-    cells: Annotated[list[_Cell], BeforeValidator(lambda value: value or [])] = Field(  # pyright: ignore[reportUnknownLambdaType]
-        default_factory=list[_Cell], validation_alias="data"
-    )
+    cells: Annotated[list[_Cell], LIST] = Field(default_factory=list[_Cell], validation_alias="data")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -86,17 +77,9 @@ class Row(Answer):
     @property
     def etag(self) -> str:
         """A hash of the row's state, since Tables has no etags."""
-        state = sorted(
-            (column, json.dumps(value)) for column, value in self.values.items() if value is not None
+        return state_etag.of(
+            sorted((column, json.dumps(value)) for column, value in self.values.items() if value is not None)
         )
-        return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
-
-
-_TABLE = TypeAdapter(Table)
-_TABLES = TypeAdapter(list[Table], config=ConfigDict(defer_build=True))
-_COLUMNS = TypeAdapter(list[Column], config=ConfigDict(defer_build=True))
-_ROW = TypeAdapter(Row)
-_ROWS = TypeAdapter(list[Row], config=ConfigDict(defer_build=True))
 
 
 class TablesClient(AppClient):
@@ -104,7 +87,7 @@ class TablesClient(AppClient):
 
     async def list_tables(self) -> list[Table]:
         """Fetch the tables that the user owns or that are shared with the user."""
-        return decoded(await self._http.request("GET", f"{_BASE}/tables"), _TABLES)
+        return await self._request("GET", f"{_BASE}/tables", list[Table])
 
     async def table(self, table_id: Id) -> Table:
         """Fetch one table.
@@ -112,23 +95,19 @@ class TablesClient(AppClient):
         Raises:
           NotFound: No such table, or it belongs to another user.
         """
-        response = await self._http.request("GET", f"{_BASE}/tables/{table_id}", sentences=_OF_TABLE)
-        return decoded(response, _TABLE)
+        return await self._request("GET", f"{_BASE}/tables/{table_id}", Table, sentences=_OF_TABLE)
 
     async def columns(self, table_id: Id) -> list[Column]:
         """Fetch the columns of a table."""
-        response = await self._http.request("GET", f"{_BASE}/tables/{table_id}/columns", sentences=_OF_TABLE)
-        return decoded(response, _COLUMNS)
+        return await self._request(
+            "GET", f"{_BASE}/tables/{table_id}/columns", list[Column], sentences=_OF_TABLE
+        )
 
     async def rows(self, table_id: Id, *, limit: int, offset: int, total: int | None = None) -> list[Row]:
         """Fetch some rows of a table, which has `total` rows in all."""
-        response = await self._http.request(
-            "GET",
-            f"{_BASE}/tables/{table_id}/rows",
-            params={"limit": limit, "offset": offset},
-            sentences=_OF_TABLE,
-        )
-        return cut(decoded(response, _ROWS), limit, offset=offset, total=total).rows
+        path, params = f"{_BASE}/tables/{table_id}/rows", {"limit": limit, "offset": offset}
+        found = await self._request("GET", path, list[Row], params=params, sentences=_OF_TABLE)
+        return cut(found, limit, offset=offset, total=total).rows
 
     async def row(self, row_id: Id) -> Row:
         """Fetch one row.
@@ -136,7 +115,7 @@ class TablesClient(AppClient):
         Raises:
             NotFound: No such row.
         """
-        return decoded(await self._http.request("GET", f"{_BASE}/rows/{row_id}", sentences=_OF_ROW), _ROW)
+        return await self._request("GET", f"{_BASE}/rows/{row_id}", Row, sentences=_OF_ROW)
 
     async def create(self, table_id: Id, values: Mapping[str, object]) -> Row:
         """Add a row.
@@ -144,23 +123,13 @@ class TablesClient(AppClient):
         Raises:
           InvalidName: Tables rejects a value.
         """
-        response = await self._http.request(
-            "POST",
-            f"{_BASE}/tables/{table_id}/rows",
-            json={"data": dict(values)},
-            sentences={403: _NOT_ALLOWED, 404: _NO_TABLE},
-        )
-        return decoded(response, _ROW)
+        path, sentences = f"{_BASE}/tables/{table_id}/rows", {403: _NOT_ALLOWED, 404: _NO_TABLE}
+        return await self._request("POST", path, Row, json={"data": dict(values)}, sentences=sentences)
 
     async def update(self, row: Row, values: Mapping[str, object]) -> Row:
         """Set the given cells of a row that was just read and keep the others."""
-        response = await self._http.request(
-            "PUT",
-            f"{_BASE}/rows/{row.id}",
-            json={"data": dict(values)},
-            sentences=_OF_ROW,
-        )
-        return decoded(response, _ROW)
+        path = f"{_BASE}/rows/{row.id}"
+        return await self._request("PUT", path, Row, json={"data": dict(values)}, sentences=_OF_ROW)
 
     async def current(self, row_id: Id, if_match: str) -> Row:
         """Fetch a row and check that its etag is still `if_match`.
@@ -169,8 +138,7 @@ class TablesClient(AppClient):
           EtagMismatch: It was changed since it was read.
         """
         row = await self.row(row_id)
-        if if_match.strip().strip('"') != row.etag:
-            raise errors.EtagMismatch(CHANGED, current_etag=row.etag)
+        state_etag.require(if_match, row.etag)
         return row
 
     async def delete(self, row_id: Id) -> None:

@@ -1,34 +1,25 @@
-"""Results of the Tables tools."""
+"""Results of the Tables tools.
 
+Rows and columns have results of their own: a row is shown by the names of its columns, which depend on each other.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 from nextcloud_mcp_server.apps.tables.client import Row, Table
 from nextcloud_mcp_server.apps.tables.values import Column, shown
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.tools.result import Flag, Result, Text
 
 _MAX_CELL = 500
 _MAX_WHOLE_CELL = 15_000
 _MAX_OPTIONS = 50
 
 
-class TableRow(Result):
-    """One table."""
-
-    id: Id
-    title: str
-    emoji: str | None = None
-    owner: str
-    rows: int
-    columns: int
-    archived: bool | None = None
-    readonly: bool | None = None
-
-
 class TableList(Result):
     """The tables the person can see."""
 
-    tables: list[TableRow]
+    tables: list[Table]
     cursor: str | None = None
 
 
@@ -37,11 +28,11 @@ class ColumnRow(Result):
 
     name: str
     type: str
-    mandatory: bool | None = None
+    mandatory: Flag = None
     minimum: float | None = None
     maximum: float | None = None
     choices: list[str] | None = None
-    description: str | None = None
+    description: Text = None
 
 
 class RowValues(Result):
@@ -78,21 +69,7 @@ class RowDeleted(Result):
     values: dict[str, Any] | None = None
 
 
-def table_row(table: Table) -> TableRow:
-    """Return the row of a table in a list."""
-    return TableRow(
-        id=table.id,
-        title=table.title,
-        emoji=table.emoji or None,
-        owner=table.owner,
-        rows=table.rows,
-        columns=table.columns,
-        archived=table.archived or None,
-        readonly=table.readonly or None,
-    )
-
-
-def names(columns: list[Column]) -> dict[str, str]:
+def names(columns: Sequence[Column]) -> dict[str, str]:
     """Return the names of the columns by id; the id is appended to duplicate titles."""
     titles = [column.title for column in columns]
     return {
@@ -101,20 +78,7 @@ def names(columns: list[Column]) -> dict[str, str]:
     }
 
 
-def column_row(column: Column, name: str) -> ColumnRow:
-    """Return the description of a column."""
-    return ColumnRow(
-        name=name,
-        type=column.kind,
-        mandatory=column.mandatory or None,
-        minimum=column.minimum,
-        maximum=column.maximum,
-        choices=[option.label for option in column.options[:_MAX_OPTIONS]] or None,
-        description=column.description or None,
-    )
-
-
-def row(row: Row, columns: list[Column], *, whole: bool = False) -> RowValues:
+def row(row: Row, columns: Sequence[Column], *, whole: bool = False) -> RowValues:
     """Return the values of a row by column name."""
     called, found = names(columns), row.values
     values: dict[str, Any] = {}
@@ -130,33 +94,33 @@ def row(row: Row, columns: list[Column], *, whole: bool = False) -> RowValues:
 
 def page(
     table: Table,
-    columns: list[Column],
+    columns: Sequence[Column],
     rows: list[RowValues],
     *,
     total: int,
-    searched: int | None,
-    cursor: str | None,
+    searched: int | None = None,
+    cursor: str | None = None,
 ) -> TablePage:
     """Return a table with some of its rows."""
     called = names(columns)
     return TablePage(
         id=table.id,
         title=table.title,
-        readonly=table.readonly or None,
-        columns=[column_row(column, called[column.id]) for column in columns],
+        readonly=table.readonly,
+        columns=[
+            ColumnRow(
+                name=called[column.id],
+                type=column.kind,
+                mandatory=column.mandatory,
+                minimum=column.minimum,
+                maximum=column.maximum,
+                choices=[option.label for option in column.options[:_MAX_OPTIONS]] or None,
+                description=column.description,
+            )
+            for column in columns
+        ],
         rows=rows,
         total=total,
         searched=searched,
         cursor=cursor,
-    )
-
-
-def deleted(row_before: Row, columns: list[Column]) -> RowDeleted:
-    """Return the deleted row with its values, so that they can be entered again."""
-    before = row(row_before, columns)
-    return RowDeleted(
-        deleted=row_before.id,
-        undo="Tables has no trash, so this cannot be undone."
-        + ("" if before.truncated else " nc_tables_create_row makes a new row of the values given here."),
-        values=None if before.truncated else before.values,
     )

@@ -17,8 +17,7 @@ from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
-from nextcloud_mcp_server.nextcloud.spelling import folded
-from nextcloud_mcp_server.nextcloud.top_k import Position
+from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -33,13 +32,6 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 Values = Annotated[dict[str, Any], Field(description="Column name → value; choices by label; null clears.")]
-
-
-async def _tables(nc: Account, cursor: str | None) -> TableList:
-    rows = [results.table_row(table) for table in await nc.client(TablesClient).list_tables()]
-    start = pagination.start(cursor)
-    shown_rows = pagination.fit(rows[start:])
-    return TableList(tables=shown_rows, cursor=pagination.following(start + len(shown_rows), len(rows)))
 
 
 @tables.tool("Show tables", read_only=True, aliases={"nc_tables_list_tables": {}})
@@ -64,9 +56,11 @@ async def nc_tables_get_table(
             raise InvalidInput(
                 "'query', 'where' and 'row_id' are about the rows of a table: send table_id, too."
             )
-        return await _tables(nc, cursor)
-    filters = (table_id, query, sorted((where or {}).items(), key=str))
-    start = pagination.start(cursor, *filters)
+        listing = pagination.Listing(cursor)
+        found, cursor = listing.page(await nc.client(TablesClient).list_tables())
+        return TableList(tables=found, cursor=cursor)
+    listing = pagination.Listing(cursor, table_id, query, sorted((where or {}).items(), key=str))
+    start = listing.start
     client = nc.client(TablesClient)
     table, columns = await client.table(table_id), await client.columns(table_id)
     if row_id is not None:
@@ -74,7 +68,7 @@ async def nc_tables_get_table(
         if row.table_id != table_id:
             raise NotFound(f"That row is not in this table but in the one with the id {row.table_id}.")
         one = results.row(row, columns, whole=True)
-        return results.page(table, columns, [one], total=1, searched=None, cursor=None)
+        return results.page(table, columns, [one], total=1)
     tests = _tests(columns, query, where or {})
     searched = None
     if tests:
@@ -84,16 +78,11 @@ async def nc_tables_get_table(
         total = table.rows
         part = await client.rows(table_id, limit=limit, offset=start, total=total)
     rows = pagination.fit([results.row(row, columns) for row in part])
-    following = start + len(rows)
-    more = len(rows) < len(part) or (following < total if tests else len(part) == limit and following < total)
-    return results.page(
-        table,
-        columns,
-        rows,
-        total=total,
-        searched=searched,
-        cursor=pagination.seal(Position.of(following, ""), *filters) if more else None,
-    )
+    # Fewer rows than were asked for are the last ones, whatever the count says.
+    seen = start + len(part)
+    end = seen if not tests and len(part) < limit else max(total, seen)
+    cursor = listing.after(len(rows), end)
+    return results.page(table, columns, rows, total=total, searched=searched, cursor=cursor)
 
 
 @tables.tool("Add a row")
@@ -123,7 +112,13 @@ async def nc_tables_delete_row(nc: Account, row_id: Id, *, etag: str) -> RowDele
     row = await nc.client(TablesClient).current(row_id, etag)
     columns = await nc.client(TablesClient).columns(row.table_id)
     await nc.client(TablesClient).delete(row_id)
-    return results.deleted(row, columns)
+    before = results.row(row, columns)
+    return RowDeleted(
+        deleted=row.id,
+        undo="Tables has no trash, so this cannot be undone."
+        + ("" if before.truncated else " nc_tables_create_row makes a new row of the values given here."),
+        values=None if before.truncated else before.values,
+    )
 
 
 async def _read_again(
@@ -139,8 +134,8 @@ async def _read_again(
         row = await nc.client(TablesClient).row(answered.id)
     except file_errors.NOT_SEEN as error:
         note = f"It is written, but it could not be read afterwards, so what is stored is not known. {error}"
-        return results.row(answered, list(columns)).model_copy(update={"note": note})
-    called = results.names(list(columns))
+        return results.row(answered, columns).model_copy(update={"note": note})
+    called = results.names(columns)
     parts = [
         Part(
             called[column.id],
@@ -152,7 +147,7 @@ async def _read_again(
         if column.id in sent
     ]
     note = outcome.compare("Tables", parts)
-    return results.row(row, list(columns)).model_copy(update={"note": note})
+    return results.row(row, columns).model_copy(update={"note": note})
 
 
 async def _search(
@@ -172,7 +167,7 @@ async def _search(
 
 def _column(columns: Sequence[Column], name: str) -> Column:
     """Find a column by the name that nc_tables_get_table returns, in any letter case."""
-    called = results.names(list(columns))
+    called = results.names(columns)
     for wanted, form in ((name, str), (folded(name), folded)):
         found = [column for column in columns if form(called[column.id]) == wanted]
         if len(found) == 1:
@@ -199,16 +194,14 @@ def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: b
 def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -> list[Callable[[Row], bool]]:
     """Return the conditions that a row must meet."""
     tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
-    words = folded(query).split()
-    if words:
+    if query.split():
 
-        def has_words(row: Row) -> bool:
-            text = folded(
-                "\n".join(str(shown(column, row.values.get(column.id)) or "") for column in columns)
+        def is_found(row: Row) -> bool:
+            return has_words(
+                query, *(str(shown(column, row.values.get(column.id)) or "") for column in columns)
             )
-            return all(word in text for word in words)
 
-        tests.append(has_words)
+        tests.append(is_found)
     return tests
 
 

@@ -12,11 +12,12 @@ from datetime import date, datetime
 from functools import partial
 from typing import Annotated, Final, cast
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
+from nextcloud_mcp_server.nextcloud.php_json import LIST
 from nextcloud_mcp_server.nextcloud.spelling import folded
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -35,10 +36,6 @@ class Option(Answer):
     label: str
 
 
-def _listed(value: object) -> object:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 class Column(Answer):
     """One column of a table."""
 
@@ -51,7 +48,7 @@ class Column(Answer):
     minimum: float | None = Field(default=None, validation_alias="numberMin")
     maximum: float | None = Field(default=None, validation_alias="numberMax")
     longest: int | None = Field(default=None, validation_alias="textMaxLength")
-    options: Annotated[list[Option], BeforeValidator(_listed)] = Field(
+    options: Annotated[list[Option], LIST] = Field(
         default_factory=list[Option], validation_alias="selectionOptions"
     )
 

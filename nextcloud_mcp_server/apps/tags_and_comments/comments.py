@@ -1,27 +1,28 @@
 """Comments on files, over WebDAV."""
 
-from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from pydantic import Field
 
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools.result import LongText, Result
 
 #: Nextcloud's maximum length.
 MAX_CHARACTERS: Final = 1000
 _OFF: Final = "It is gone, or this Nextcloud has no comments: their app is switched off."
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A comment; later comments have greater `number`s."""
+class CommentRow(Result):
+    """What a user said."""
 
-    number: int
     author: str
-    text: str
-    created_at: datetime | None
+    text: LongText
+    created: datetime | None = None
+    #: Later comments have greater ones.
+    number: int = Field(exclude=True)
 
 
 class CommentsClient(AppClient):
@@ -29,7 +30,7 @@ class CommentsClient(AppClient):
 
     async def list_comments(
         self, file_id: str, *, limit: int, first: int = 0, before: int | None = None
-    ) -> tuple[list[Comment], bool]:
+    ) -> tuple[list[CommentRow], bool]:
         """Fetch a page of a file's comments, newest first; also return whether there are more.
 
         The page begins at number `first`. Comments that are not older than comment `before` are skipped: the client
@@ -42,13 +43,13 @@ class CommentsClient(AppClient):
         asked = entries.ask(
             self._http,
             "REPORT",
-            f"{tree.url()}/",
-            tree=tree,
+            tree,
+            url=f"{tree.url()}/",
             body=dav.filter_comments(limit=limit + 1, offset=first),
             sentences={404: _OFF},
         )
-        async with aclosing(asked) as found:
-            read = [_comment(response) async for some in found for _, response in some]
+        async with asked as found:
+            read = [_comment(response) async for _, response in found]
         page = cut(read, limit)
         return [one for one in page.rows if before is None or one.number < before], page.more
 
@@ -67,10 +68,10 @@ def _tree(file_id: str) -> dav.Tree:
     return dav.Tree(("comments", "files", file_id))
 
 
-def _comment(response: entries.DavResponse) -> Comment:
-    return Comment(
+def _comment(response: entries.DavResponse) -> CommentRow:
+    return CommentRow(
         number=entries.number(response.text("oc:id")) or 0,
         author=response.text("oc:actorDisplayName") or response.text("oc:actorId"),
         text=response.text("oc:message"),
-        created_at=entries.http_date(response.text("oc:creationDateTime")),
+        created=entries.http_date(response.text("oc:creationDateTime")),
     )

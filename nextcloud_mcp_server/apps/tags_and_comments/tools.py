@@ -1,11 +1,13 @@
-"""Tools for tags, favourites and comments of files."""
+"""Tools for tags, favourites and comments of files.
 
-from datetime import datetime
+A tag has a model of its own for results: `nextcloud` does not import `tools`, and a file search needs tags, too.
+"""
+
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, Comment, CommentsClient
+from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, CommentRow, CommentsClient
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -13,7 +15,7 @@ from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.tags import Marked, Tag, is_among
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
 from nextcloud_mcp_server.tools import pagination
-from nextcloud_mcp_server.tools.result import LongText, Result
+from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: More at once would be a bulk change, and each costs a request.
@@ -53,19 +55,6 @@ class Labelled(Result):
     favorite: bool | None = None
     failed: list[str] | None = None
     note: str | None = None
-
-
-class CommentRow(Result):
-    """What a user said."""
-
-    author: str
-    text: LongText
-    created: datetime | None = None
-
-    @classmethod
-    def of(cls, comment: Comment) -> "CommentRow":
-        """Build from a comment."""
-        return cls(author=comment.author, text=comment.text, created=comment.created_at)
 
 
 class CommentPage(Result):
@@ -167,7 +156,7 @@ async def nc_files_list_comments(
     found, more = await nc.client(CommentsClient).list_comments(
         details.file_id, limit=limit, first=first, before=before
     )
-    rows = pagination.fit([CommentRow.of(comment) for comment in found])
+    rows = pagination.fit(found)
     more = more or len(rows) < len(found)
     last = found[len(rows) - 1].number if rows else before
     # New comments have moved the others down: these are fetched again and recognized by their ids.

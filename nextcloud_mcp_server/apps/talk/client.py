@@ -7,22 +7,28 @@ a490c653, `docs/reaction.md` at fb4ef079, `lib/Controller/ChatController.php` at
 
 Reading has no side effect. Only history is requested, not new messages, since that request alone moves the read
 marker. The user joins no conversation, and the user's status is not changed.
+
+A message has a result of its own: names stand in it for placeholders, and a long one is cut.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import Part
+from nextcloud_mcp_server.nextcloud.php_json import MAP, as_map
 from nextcloud_mcp_server.nextcloud.top_k import cut
+from nextcloud_mcp_server.tools.file_results import shown_as
+from nextcloud_mcp_server.tools.result import Count, Flag, LongText, Moment, Result
 
 _ROOMS: Final = "/apps/spreed/api/v4/room"
 _API: Final = "/apps/spreed/api/v1"
@@ -36,6 +42,15 @@ _NO_TRACE: Final = {
 _TOKEN: Final = re.compile(r"[a-z0-9]{4,30}")
 _PLACEHOLDER: Final = re.compile(r"\{([\w.-]+)\}")
 _MAY_WRITE: Final = 128
+_KINDS: Final = {
+    1: "one-to-one",
+    2: "group",
+    3: "public",
+    4: "changelog",
+    5: "former one-to-one",
+    6: "note to self",
+}
+_SNIPPET_CHARACTERS: Final = 160
 _SENTENCES: Final = {
     403: "The person may not write in that conversation: it is read-only for them.",
     404: "There is no such conversation or message, or the person is not in it: see nc_talk_list_conversations.",
@@ -54,13 +69,8 @@ _FOR_CLIENTS: Final = frozenset(
 )
 
 
-def _map(value: object) -> object:
-    # PHP writes an empty map as a list.
-    return cast("dict[object, object]", value) if isinstance(value, dict) else {}
-
-
 def _thing(value: object) -> object:
-    return _map(value) or None
+    return as_map(value) or None
 
 
 class Parameter(Answer):
@@ -76,7 +86,7 @@ class Parent(Answer):
 
     id: Id
     message: str = ""
-    parameters: Annotated[dict[str, Parameter], BeforeValidator(_map)] = Field(
+    parameters: Annotated[dict[str, Parameter], MAP] = Field(
         default_factory=dict[str, Parameter], validation_alias="messageParameters"
     )
 
@@ -104,34 +114,58 @@ class Message(Parent):
     kind: str = Field(default="comment", validation_alias="messageType")
     system: str = Field(default="", validation_alias="systemMessage")
     parent: Annotated[Parent | None, BeforeValidator(_thing)] = None
-    reactions: Annotated[dict[str, int], BeforeValidator(_map)] = Field(default_factory=dict[str, int])
+    reactions: Annotated[dict[str, int], MAP] = Field(default_factory=dict[str, int])
     own_reactions: list[str] = Field(default_factory=list[str], validation_alias="reactionsSelf")
     edited_at: int | None = Field(default=None, validation_alias="lastEditTimestamp")
 
 
-class Room(Answer):
-    """A conversation as one user sees it."""
+def snippet(text: object) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(str(text or "").split())
+    return f"{line[:_SNIPPET_CHARACTERS]}…" if len(line) > _SNIPPET_CHARACTERS else line
 
-    token: str
-    type: int
-    name: str = Field(default="", validation_alias="displayName")
-    description: str = ""
-    last_activity: int = Field(default=0, validation_alias="lastActivity")
-    unread: int = Field(default=0, validation_alias="unreadMessages")
-    mentioned: bool = Field(default=False, validation_alias="unreadMention")
-    favourite: bool = Field(default=False, validation_alias="isFavorite")
-    archived: bool = Field(default=False, validation_alias="isArchived")
-    in_call: bool = Field(default=False, validation_alias="hasCall")
-    locked: int = Field(default=0, validation_alias="readOnly")
-    permissions: int = _MAY_WRITE
-    last_message: Annotated[Message | None, BeforeValidator(_thing)] = Field(
+
+def _last(value: object) -> str | None:
+    """Return the beginning of a message, after its author."""
+    if not as_map(value):
+        return None
+    message = Message.model_validate(value)
+    text, author = snippet(message.text), message.author or message.author_id
+    return text if message.system or not author else f"{author}: {text}"
+
+
+def _kind(value: object) -> object:
+    return _KINDS.get(value, "other") if isinstance(value, int) else value
+
+
+class Conversation(Result):
+    """A conversation; `read_only` is set where the person can't write."""
+
+    conversation: str = Field(validation_alias="token")
+    name: str = Field(default_factory=str, validation_alias="displayName")
+    kind: Annotated[str, BeforeValidator(_kind)] = Field(validation_alias="type")
+    description: Annotated[LongText | None, BeforeValidator(lambda text: snippet(text) or None)] = None
+    unread: Count = Field(default=None, validation_alias="unreadMessages")
+    mentioned: Flag = Field(default=None, validation_alias="unreadMention")
+    last_activity: Moment = Field(
+        default_factory=lambda: timestamp.moment(0), validation_alias="lastActivity"
+    )
+    last_message: Annotated[LongText | None, BeforeValidator(_last)] = Field(
         default=None, validation_alias="lastMessage"
     )
+    favorite: Flag = Field(default=None, validation_alias="isFavorite")
+    archived: Flag = Field(default=None, validation_alias="isArchived")
+    call: Flag = Field(default=None, validation_alias="hasCall")
+    read_only: Flag = None
+    shown_as: str | None = None
 
-    @property
-    def read_only(self) -> bool:
-        """Tell whether the user cannot write there."""
-        return bool(self.locked) or not self.permissions & _MAY_WRITE
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, value: object) -> object:
+        told = as_map(value)
+        permissions, name = told.get("permissions", _MAY_WRITE), told.get("displayName")
+        locked = bool(told.get("readOnly")) or (isinstance(permissions, int) and not permissions & _MAY_WRITE)
+        return {**told, "read_only": locked, "shown_as": shown_as(name) if isinstance(name, str) else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +180,7 @@ class _Reaction(Answer):
     author_id: str = Field(validation_alias="actorId")
 
 
-_REACTIONS = Annotated[dict[str, list[_Reaction]], BeforeValidator(_map)]
-_LIST = TypeAdapter(ocs.Envelope[list[Room]])
+_REACTIONS = Annotated[dict[str, list[_Reaction]], MAP]
 _HISTORY = TypeAdapter(ocs.Envelope[list[Message]])
 _SENT = TypeAdapter(ocs.Envelope[Message | None])
 _REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
@@ -156,10 +189,9 @@ _REACTED = TypeAdapter(ocs.Envelope[_REACTIONS])
 class TalkClient(AppClient):
     """Reads one user's conversations and sends messages."""
 
-    async def rooms(self) -> list[Room]:
+    async def rooms(self) -> list[Conversation]:
         """Fetch all of the user's conversations, unsorted."""
-        rooms, _ = await ocs.get(self._http, _ROOMS, _LIST, params={"noStatusUpdate": 1})
-        return rooms
+        return await self._request_ocs("GET", _ROOMS, list[Conversation], params={"noStatusUpdate": 1})
 
     async def history(self, token: str, *, limit: int, before: int | None = None) -> History:
         """Fetch messages older than `before`, or the newest, without those that only update others.

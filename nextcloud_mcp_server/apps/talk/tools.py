@@ -5,80 +5,33 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.talk.client import Message, Room, TalkClient
+from nextcloud_mcp_server.apps.talk.client import Conversation, Message, TalkClient, snippet
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.sanitize import sent_bytes
-from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination
-from nextcloud_mcp_server.tools.file_results import shown_as
-from nextcloud_mcp_server.tools.result import LongText, Result
+from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Flag, LongText, Result, Text
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 talk = Toolset("talk")
 
-_KINDS: Final = {
-    1: "one-to-one",
-    2: "group",
-    3: "public",
-    4: "changelog",
-    5: "former one-to-one",
-    6: "note to self",
-}
 _DELETED: Final = "comment_deleted"
 #: A message may have 32,000 characters, some of which are escaped with eight or nine. It is sent twice in a result,
 #: which may have 80,000 bytes.
 _MAX_JSON_BYTES: Final = 30_000
 _CUT_CHARACTERS: Final = 4_000
-_SNIPPET_CHARACTERS: Final = 160
 
-Conversation = Annotated[str, Field(description="As nc_talk_list_conversations names it.")]
-
-
-class ConversationRow(Result):
-    """A conversation; `read_only` is set where the person can't write."""
-
-    conversation: str
-    name: str
-    kind: str
-    description: LongText | None = None
-    unread: int | None = None
-    mentioned: bool | None = None
-    last_activity: datetime
-    last_message: LongText | None = None
-    favorite: bool | None = None
-    archived: bool | None = None
-    call: bool | None = None
-    read_only: bool | None = None
-    shown_as: str | None = None
-
-    @classmethod
-    def of(cls, room: Room) -> "ConversationRow":
-        """Build from a conversation."""
-        return cls(
-            conversation=room.token,
-            name=room.name,
-            kind=_KINDS.get(room.type, "other"),
-            description=_snippet(room.description) or None,
-            unread=room.unread or None,
-            mentioned=room.mentioned or None,
-            last_activity=timestamp.moment(room.last_activity),
-            last_message=None if room.last_message is None else _last(room.last_message),
-            favorite=room.favourite or None,
-            archived=room.archived or None,
-            call=room.in_call or None,
-            read_only=room.read_only or None,
-            shown_as=shown_as(room.name),
-        )
+Token = Annotated[str, Field(description="As nc_talk_list_conversations names it.")]
 
 
 class ConversationPage(Result):
     """A page of conversations, the ones with the latest messages first; go on with `cursor`."""
 
-    items: list[ConversationRow]
+    items: list[Conversation]
     total: int
     cursor: str | None = None
 
@@ -97,14 +50,14 @@ class MessageRow(Result):
     author: str
     sent: datetime
     text: LongText
-    truncated: bool | None = None
-    system: str | None = None
-    deleted: bool | None = None
+    truncated: Flag = None
+    system: Text = None
+    deleted: Flag = None
     edited: datetime | None = None
     answers: Answered | None = None
-    files: list[str] | None = None
-    reactions: dict[str, int] | None = None
-    own_reactions: list[str] | None = None
+    files: Annotated[list[str] | None, OMIT_EMPTY] = None
+    reactions: Annotated[dict[str, int] | None, OMIT_EMPTY] = None
+    own_reactions: Annotated[list[str] | None, OMIT_EMPTY] = None
 
     @classmethod
     def of(cls, message: Message) -> "MessageRow":
@@ -117,14 +70,14 @@ class MessageRow(Result):
             author=message.author or message.author_id,
             sent=timestamp.moment(message.sent_at),
             text=text,
-            truncated=truncated or None,
-            system=message.system or None,
-            deleted=message.kind == _DELETED or None,
+            truncated=truncated,
+            system=message.system,
+            deleted=message.kind == _DELETED,
             edited=None if message.edited_at is None else timestamp.moment(message.edited_at),
-            answers=None if parent is None else Answered(id=parent.id, text=_snippet(parent.text)),
-            files=files or None,
-            reactions=message.reactions or None,
-            own_reactions=message.own_reactions or None,
+            answers=None if parent is None else Answered(id=parent.id, text=snippet(parent.text)),
+            files=files,
+            reactions=message.reactions,
+            own_reactions=message.own_reactions,
         )
 
 
@@ -161,25 +114,22 @@ async def nc_talk_list_conversations(
     cursor: str | None = None,
 ) -> ConversationPage:
     """List the person's conversations in Talk, the latest first; nothing is marked as read."""
-    start = pagination.start(cursor, "rooms", query, unread)
-    words = folded(query).split()
+    listing = pagination.Listing(cursor, "rooms", query, unread)
+    rooms = await nc.client(TalkClient).rooms()
     found = [
         room
-        for room in sorted(
-            await nc.client(TalkClient).rooms(), key=lambda room: (-room.last_activity, room.token)
-        )
-        if (room.unread or not unread) and all(word in folded(room.name) for word in words)
+        for room in sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
+        if (room.unread or not unread) and has_words(query, room.name)
     ]
-    rows = pagination.fit([ConversationRow.of(room) for room in found[start : start + limit]])
-    following = pagination.following(start + len(rows), len(found), "rooms", query, unread)
-    return ConversationPage(items=rows, total=len(found), cursor=following)
+    rows, cursor = listing.page(found, limit)
+    return ConversationPage(items=rows, total=len(found), cursor=cursor)
 
 
 @talk.tool("Read messages", read_only=True)
 @require_provisioning("talk:read")
 async def nc_talk_list_messages(
     nc: Account,
-    conversation: Conversation,
+    conversation: Token,
     *,
     limit: Annotated[int, Field(ge=1, le=100)] = 50,
     cursor: str | None = None,
@@ -199,7 +149,7 @@ async def nc_talk_list_messages(
 @require_provisioning("talk:write")
 async def nc_talk_send_message(
     nc: Account,
-    conversation: Conversation,
+    conversation: Token,
     message: Annotated[
         str, Field(min_length=1, max_length=32_000, description='Markdown; @"account" mentions a person.')
     ],
@@ -220,7 +170,7 @@ async def nc_talk_send_message(
 @require_provisioning("talk:write")
 async def nc_talk_set_reaction(
     nc: Account,
-    conversation: Conversation,
+    conversation: Token,
     message_id: Id,
     emoji: Annotated[str, Field(min_length=1, max_length=20)],
     *,
@@ -229,17 +179,6 @@ async def nc_talk_set_reaction(
     """React to a message with an emoji in the person's name, or take that back with remove."""
     reactions = await nc.client(TalkClient).react(conversation, message_id, emoji, remove=remove)
     return Reactions(id=message_id, reactions=reactions)
-
-
-def _last(message: Message) -> str:
-    text = _snippet(message.text)
-    author = message.author or message.author_id
-    return text if message.system or not author else f"{author}: {text}"
-
-
-def _snippet(text: str) -> str:
-    line = " ".join(text.split())
-    return f"{line[:_SNIPPET_CHARACTERS]}…" if len(line) > _SNIPPET_CHARACTERS else line
 
 
 def _fitting(text: str) -> tuple[str, bool]:

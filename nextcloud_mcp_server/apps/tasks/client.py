@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from anyio import to_thread
@@ -15,13 +15,9 @@ from nextcloud_mcp_server.apps.tasks.edit import TASK, TaskChanges
 from nextcloud_mcp_server.formats import ical
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Series
-from nextcloud_mcp_server.nextcloud import parallel, user_zone
-from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
-from nextcloud_mcp_server.nextcloud.caldav import CalDav, Calendar, Stored
-from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjects, KeptCalendars, ReadObject
-from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache
+from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
+from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
 
 _NO_LIST: Final = (
     "No calendar of the person's own takes tasks. They make a list in Nextcloud's Tasks app; "
@@ -52,33 +48,10 @@ class TaskLists:
     boards: int = 0
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
-
-
-class TasksClient(AppClient):
+class TasksClient(CalendarObjectsClient):
     """Reads and writes one user's tasks."""
 
-    def __init__(
-        self,
-        http: NextcloudHttp,
-        *,
-        clock: Callable[[], datetime] = _clock,
-        cache: UserCache | None = None,
-        wide: NextcloudHttp | None = None,
-        shelf: CachedContent[KeptCalendars] | None = None,
-    ) -> None:
-        super().__init__(http)
-        self._dav = CalDav(http, wide)
-        self._clock = clock
-        self._cache = cache or UserCache()
-        self._objects = CalendarObjects(self._dav, TASK, cache=self._cache, shelf=shelf)
-
-    @classmethod
-    def from_connection(cls, connection: Connection) -> Self:
-        """Build the client."""
-        objects = connection.content("VTODO")
-        return cls(connection.http, cache=connection.cache, wide=connection.wide, shelf=objects)
+    kind = TASK
 
     async def tasks(self, calendar: str | None = None, *, locate: bool = False) -> TaskLists:
         """Fetch all tasks of a list, or of all lists.
@@ -98,14 +71,14 @@ class TasksClient(AppClient):
 
         async def everything() -> None:
             nonlocal boards
-            listed = await self._objects.hand(use, calendar=calendar)
+            listed = await self.hand(use, calendar=calendar)
             boards = listed.boards
             for gone in found.keys() - set(listed.names):
                 del found[gone]
 
         async def find_zone() -> None:
             if locate:
-                place.append(await self._cache.fact("zone", partial(user_zone.of, self._http)))
+                place.append(await self.zone())
 
         await parallel.together(everything, find_zone)
         return TaskLists(
@@ -140,7 +113,7 @@ class TasksClient(AppClient):
             if not own:
                 raise errors.NotFound(_NO_LIST)
             calendar = min(own, key=lambda each: bool(each.owner)).id
-        whole = edit.new_task(str(uuid4()), changes, now=self._clock())
+        whole = edit.new_task(str(uuid4()), changes, now=datetime.now(UTC))
         return _read(await self._dav.create(calendar, whole.written))
 
     async def update(
@@ -156,7 +129,7 @@ class TasksClient(AppClient):
         changes = await make(task)
         whole = ical.read(task.stored.text)
         component = _component(Series(whole, TASK))
-        edit.apply(whole, component, changes, now=self._clock())
+        edit.apply(whole, component, changes, now=datetime.now(UTC))
         return _read(await self._dav.replace(task.stored, whole.written))
 
     async def delete(self, task_id: str, *, if_match: str) -> str:

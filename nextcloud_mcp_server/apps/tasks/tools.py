@@ -1,7 +1,7 @@
 """Tools for tasks."""
 
 from datetime import UTC, datetime, tzinfo
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
@@ -35,8 +35,8 @@ Zone = Annotated[str | None, Field(description="IANA name; default: the person's
 Priority = Annotated[int | None, Field(ge=0, le=9, description="1 high, 5 medium, 9 low, 0 none.")]
 
 
-class TaskRow(Result):
-    """A task; `parent` is the task it is a part of, `app` the app that shows something of its own as a task."""
+class _State(Result):
+    """The fields that a row of a list and the result of a change share."""
 
     task_id: str
     etag: str | None = None
@@ -45,6 +45,26 @@ class TaskRow(Result):
     due: str | None = None
     start: str | None = None
     timezone: str | None = None
+
+    @classmethod
+    def of(cls, task: Task, longest: int, **more: Any) -> Self:  # noqa: ANN401 - the other fields
+        """Build from a task, whose title is cut to so many characters."""
+        due, start = (task.series.time(task.component, name) for name in ("DUE", "DTSTART"))
+        return cls(
+            task_id=task.stored.id,
+            etag=task.stored.etag,
+            title=task.component.text("SUMMARY")[:longest],
+            status=_status(task),
+            due=None if due is None else ical_time.shown(due),
+            start=None if start is None else ical_time.shown(start),
+            timezone=_place(task, start if due is None else due),
+            **more,
+        )
+
+
+class TaskRow(_State):
+    """A task; `parent` is the task it is a part of, `app` the app that shows something of its own as a task."""
+
     completed: str | None = None
     percent: int | None = None
     priority: int | None = None
@@ -64,19 +84,12 @@ class TaskList(Result):
     note: str | None = None
 
 
-class TaskWritten(Result):
+class TaskWritten(_State):
     """What was stored, without `etag` where it could not be looked at afterwards.
 
     `note` says what happened to a task that recurs.
     """
 
-    task_id: str
-    etag: str | None = None
-    title: str
-    status: str
-    due: str | None = None
-    start: str | None = None
-    timezone: str | None = None
     note: str | None = None
 
 
@@ -266,7 +279,7 @@ def _note(found: TaskLists, calendar: str | None) -> str | None:
 
 
 def _end_of(moment: Moment, zone: tzinfo) -> int:
-    end = moment if isinstance(moment, datetime) else ical_time.plus(moment, ical_time.DAY)
+    end = moment if isinstance(moment, datetime) else moment + ical_time.DAY
     return int(ical_time.instant(end, zone).timestamp())
 
 
@@ -288,16 +301,10 @@ def _matches(task: Task, query: str | None) -> bool:
 
 def _row(task: Task, longest: int) -> TaskRow:
     one = task.component
-    due, start, completed = (task.series.time(one, name) for name in ("DUE", "DTSTART", "COMPLETED"))
-    description = one.text("DESCRIPTION")
-    return TaskRow(
-        task_id=task.stored.id,
-        etag=task.stored.etag,
-        title=one.text("SUMMARY")[:longest],
-        status=_status(task),
-        due=None if due is None else ical_time.shown(due),
-        start=None if start is None else ical_time.shown(start),
-        timezone=_place(task, start if due is None else due),
+    completed, description = task.series.time(one, "COMPLETED"), one.text("DESCRIPTION")
+    return TaskRow.of(
+        task,
+        longest,
         completed=None if completed is None else ical_time.shown(completed),
         percent=_number(task, "PERCENT-COMPLETE") or None,
         priority=_number(task, "PRIORITY") or None,
@@ -333,13 +340,4 @@ def _title(text: str) -> str:
 
 
 def _written(task: Task) -> TaskWritten:
-    due, start = (task.series.time(task.component, name) for name in ("DUE", "DTSTART"))
-    return TaskWritten(
-        task_id=task.stored.id,
-        etag=task.stored.etag,
-        title=task.component.text("SUMMARY")[:_MAX_TEXT],
-        status=_status(task),
-        due=None if due is None else ical_time.shown(due),
-        start=None if start is None else ical_time.shown(start),
-        timezone=_place(task, start if due is None else due),
-    )
+    return TaskWritten.of(task, _MAX_TEXT)

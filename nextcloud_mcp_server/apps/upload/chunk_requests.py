@@ -7,7 +7,6 @@ MOVE  /uploads/{uid}/{id}/.file  assembles the chunks at the destination, which 
 
 import re
 import secrets
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -46,18 +45,6 @@ class Target:
     def path(self) -> str:
         """The path as tools take and show it."""
         return dav.join(self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The chunks that an upload has received: their sizes, in order."""
-
-    sizes: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Count the bytes received."""
-        return sum(self.sizes)
 
 
 class ChunkRequests:
@@ -111,8 +98,8 @@ class ChunkRequests:
             sentences={404: _GONE, 507: "Nextcloud did not store this{reason}."},
         )
 
-    async def parts(self, upload_id: str) -> Parts:
-        """Fetch the sizes of the chunks received.
+    async def parts(self, upload_id: str) -> list[int]:
+        """Fetch the sizes of the chunks received, in order.
 
         Raises:
           NotFound: There is no such upload.
@@ -120,20 +107,19 @@ class ChunkRequests:
         asked = entries.ask(
             self._http,
             "PROPFIND",
-            self._uploads.url(_checked(upload_id)),
-            tree=self._uploads,
+            self._uploads,
+            _checked(upload_id),
             body=dav.propfind(_LISTED),
             headers={"Depth": "1"},
             sentences={404: _GONE},
         )
         sizes: dict[int, int] = {}
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    name = segments[-1] if segments else ""
-                    if name.isascii() and name.isdigit():
-                        sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
-        return Parts(tuple(sizes[number] for number in sorted(sizes)))
+        async with asked as found:
+            async for segments, response in found:
+                name = segments[-1] if segments else ""
+                if name.isascii() and name.isdigit():
+                    sizes[int(name)] = entries.number(response.text("d:getcontentlength")) or 0
+        return [sizes[number] for number in sorted(sizes)]
 
     async def discard(self, upload_id: str) -> None:
         """Delete an upload and its chunks.

@@ -226,7 +226,7 @@ class UploadClient(AppClient):
         return written or Written(target.path, Version(etag, total), created=target.replaced is None)
 
     async def _full(self, error: errors.StorageFull, target: Target, total: int) -> errors.StorageFull:
-        if error.told:
+        if error.has_numbers:
             return error
         # Nextcloud answers 507 for forbidden kinds of files as well, so the quota is fetched.
         return errors.StorageFull(f"{error} {await self._files.room(target.segments[:-1], total)}")

@@ -5,13 +5,12 @@ from typing import Annotated, Final, Literal
 import anyio
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.upload.chunk_requests import Parts
 from nextcloud_mcp_server.apps.upload.client import Report, UploadClient
-from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, Unreachable
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
+from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import TextId
-from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.file_content import Encoding, TargetEtag, decoded
 from nextcloud_mcp_server.tools.file_results import NO_ETAG
@@ -97,7 +96,7 @@ async def nc_files_upload_file(
     if data is None and (upload_id is None or then == "more"):
         raise InvalidInput("Pass a part of the file in 'content', or a 'local_file'.")
     if upload_id is None and then == "finish":
-        _refuse_gap(offset, Parts(()))
+        _refuse_gap(offset, [])
         return Uploaded.by_writing(await nc.files.write(path, data or b"", version=etag))
     return await _part(
         nc,
@@ -122,9 +121,9 @@ async def _part(
     last: bool,
     progress: Progress,
 ) -> Uploaded:
-    completed = Parts(()) if upload_id is None else await nc.client(UploadClient).requests.parts(upload_id)
+    completed = [] if upload_id is None else await nc.client(UploadClient).requests.parts(upload_id)
     number = _refuse_gap(offset, completed) if data is not None else 0
-    total = offset + len(data) if data is not None else completed.size
+    total = offset + len(data) if data is not None else sum(completed)
     if upload_id is None:
         # Checked now, so that a client does not send ten chunks before it learns that the name is taken.
         await nc.client(UploadClient).check(path, total, version=etag)
@@ -137,7 +136,7 @@ async def _part(
         await _put(nc, upload_id, number, data)
     except NextcloudError as error:
         error.args = (
-            f"{error} The {completed.size} bytes sent before are still there: use the same upload_id.",
+            f"{error} The {sum(completed)} bytes sent before are still there: use the same upload_id.",
         )
         raise
     if target is None:
@@ -153,20 +152,18 @@ async def _put(nc: Account, upload_id: str, number: int, data: bytes | None) -> 
         await nc.client(UploadClient).requests.put(upload_id, number, data)
 
 
-def _refuse_gap(offset: int, completed: Parts) -> int:
+def _refuse_gap(offset: int, completed: list[int]) -> int:
     """Return the number of the chunk at this offset: the next one, or the last one sent again.
 
     Raises:
       InvalidInput: It would leave a gap, or overwrite a chunk that others follow.
     """
-    count = len(completed.sizes)
-    if offset == completed.size:
-        return count + 1
-    if count and offset == completed.size - completed.sizes[-1]:
-        return count
-    raise InvalidInput(
-        f"{completed.size} bytes have arrived: send the part that follows them, with that as offset."
-    )
+    size = sum(completed)
+    if offset == size:
+        return len(completed) + 1
+    if completed and offset == size - completed[-1]:
+        return len(completed)
+    raise InvalidInput(f"{size} bytes have arrived: send the part that follows them, with that as offset.")
 
 
 def _reporter(progress: Progress, words: str) -> Report:
@@ -221,11 +218,7 @@ async def nc_files_download_file(
                 if done - told >= _REPORTED_BYTES:
                     told = done
                     await progress.report(done, download.total, f"Downloading {name}")
-            _refuse_short(path, done, entry.size if download.total is None else done)
+            if download.total is None and entry.size not in (None, done):
+                # A proxy that removes the length also hides that the connection broke.
+                raise file_errors.broken(done, entry.size, path)
     return Downloaded(path=download.path, local_file=name, size=done, etag=str(download.version))
-
-
-def _refuse_short(path: str, came: int, size: int | None) -> None:
-    """Refuse a truncated file: a proxy that removes the length also hides that the connection broke."""
-    if size is not None and came != size:
-        raise Unreachable(f"The connection broke after {came} of {size} bytes of {quoted(path)}: try again.")

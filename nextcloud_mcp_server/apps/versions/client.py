@@ -1,31 +1,37 @@
 """Earlier versions of one user's files, over WebDAV."""
 
-from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
+from nextcloud_mcp_server.tools.result import Result
 
 _PROPERTIES: Final = (
     "d:getcontentlength", "d:getlastmodified", "nc:version-label", "nc:version-author",
 )  # fmt: skip
+_NONE_KEPT: Final = "This Nextcloud keeps no versions of that file; perhaps their app is switched off."
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """One version of a file; the current one is among them."""
+class VersionRow(Result):
+    """A version of a file; `current` marks what the file holds now."""
 
     version_id: str
-    modified_at: datetime | None
-    size: int | None
-    author: str
-    label: str
+    modified: datetime | None = None
+    size: int | None = None
+    author: str | None = None
+    label: str | None = None
+    current: Literal[True] | None = None
+
+    def compared(self, now: Entry) -> "VersionRow":
+        """Mark it if it is what the file holds now."""
+        is_now = (self.modified, self.size) == (now.modified_at, now.size)
+        return self.model_copy(update={"current": True}) if is_now else self
 
 
 class VersionsClient(AppClient):
@@ -37,30 +43,21 @@ class VersionsClient(AppClient):
 
     async def list_versions(
         self, file_id: str, *, limit: int, after: Position | None = None
-    ) -> tuple[list[FileVersion], int, bool]:
+    ) -> tuple[list[VersionRow], int, bool]:
         """Fetch one page of versions, newest first; return also the total and if there are more.
 
         Raises:
           NotFound: This Nextcloud keeps none.
         """
         tree = self._tree(file_id)
-        window = TopK[FileVersion](position, limit=limit, after=after)
-        asked = entries.ask(
-            self._http,
-            "PROPFIND",
-            tree.url(),
-            tree=tree,
-            body=dav.propfind(_PROPERTIES),
-            headers={"Depth": "1"},
-            sentences={
-                404: "This Nextcloud keeps no versions of that file; perhaps their app is switched off."
-            },
-        )
-        async with aclosing(asked) as found:
-            async for some in found:
-                for segments, response in some:
-                    if len(segments) == 1:
-                        window.offer(_version(segments[0], response))
+        window = TopK[VersionRow](position, limit=limit, after=after)
+        body, depth, gone = dav.propfind(_PROPERTIES), {"Depth": "1"}, {404: _NONE_KEPT}
+        async with entries.ask(
+            self._http, "PROPFIND", tree, body=body, headers=depth, sentences=gone
+        ) as found:
+            async for segments, response in found:
+                if len(segments) == 1:
+                    window.offer(_version(segments[0], response))
         page, more = window.page()
         return page, window.total, more
 
@@ -86,17 +83,17 @@ class VersionsClient(AppClient):
         return dav.Tree.of("versions", self._http.uid, "versions", file_id)
 
 
-def position(version: FileVersion) -> Position:
+def position(version: VersionRow) -> Position:
     """Return the position of a version in a list, at which a later page continues."""
-    at = version.modified_at
+    at = version.modified
     return Position.of(-int(at.timestamp()) if at else 0, version.version_id)
 
 
-def _version(version_id: str, response: entries.DavResponse) -> FileVersion:
-    return FileVersion(
+def _version(version_id: str, response: entries.DavResponse) -> VersionRow:
+    return VersionRow(
         version_id=version_id,
-        modified_at=entries.http_date(response.text("d:getlastmodified")),
+        modified=entries.http_date(response.text("d:getlastmodified")),
         size=entries.number(response.text("d:getcontentlength")),
-        author=response.text("nc:version-author"),
-        label=response.text("nc:version-label"),
+        author=response.text("nc:version-author") or None,
+        label=response.text("nc:version-label") or None,
     )

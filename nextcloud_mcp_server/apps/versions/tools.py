@@ -1,11 +1,10 @@
 """Tools for the earlier versions of a file."""
 
-from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.versions.client import FileVersion, VersionsClient, position
+from nextcloud_mcp_server.apps.versions.client import VersionRow, VersionsClient, position
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -18,30 +17,6 @@ from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 history = Toolset("history")
-
-
-class VersionRow(Result):
-    """A version of a file; `current` marks what the file holds now."""
-
-    version_id: str
-    modified: datetime | None = None
-    size: int | None = None
-    author: str | None = None
-    label: str | None = None
-    current: Literal[True] | None = None
-
-    @classmethod
-    def of(cls, version: FileVersion, now: Entry) -> "VersionRow":
-        """Build from a version, compared with the current file."""
-        is_now = (version.modified_at, version.size) == (now.modified_at, now.size)
-        return cls(
-            version_id=version.version_id,
-            modified=version.modified_at,
-            size=version.size,
-            author=version.author or None,
-            label=version.label or None,
-            current=True if is_now else None,
-        )
 
 
 class VersionPage(Result):
@@ -72,7 +47,7 @@ async def nc_files_list_versions(
     entry, file_id = await _file(nc, path)
     after = pagination.unseal(cursor, "versions", entry.path)
     found, total, more = await nc.client(VersionsClient).list_versions(file_id, limit=limit, after=after)
-    rows = pagination.fit([VersionRow.of(version, entry) for version in found])
+    rows = pagination.fit([version.compared(entry) for version in found])
     more = more or len(rows) < len(found)
     return VersionPage(
         path=entry.path,

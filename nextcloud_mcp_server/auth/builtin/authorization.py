@@ -139,7 +139,7 @@ class Authorization:
             value = Sealed(urlsafe_b64decode(sealed.encode()))
             request, until = json.loads(self._keys.open(value, _PLACE))
         except (binascii.Error, ValueError, Unsealable):
-            raise FormRefused("The form was not made here.") from None
+            raise FormRefused("The form was not made by this server, or was changed.") from None
         if self._clock().timestamp() >= until:
             raise FormRefused("The form is too old.")
         return await self._requests.again(ClientRequest.of(request))
@@ -187,7 +187,7 @@ class Authorization:
         """
         return await self._sign_in.returned(params, browser=browser, kind="client")
 
-    async def come_back(self, callback: CallbackResult, *, browser: str) -> str:
+    async def finish_sign_in(self, callback: CallbackResult, *, browser: str) -> str:
         """Exchange the code of a callback, and store the user and the tokens; return the transaction's id.
 
         Raises:
@@ -228,7 +228,7 @@ class Authorization:
             connected=completed.connected,
         )
 
-    async def go_on(self, auth_transaction_id: str, *, browser: str) -> Sent:
+    async def confirm(self, auth_transaction_id: str, *, browser: str) -> Sent:
         """Record that the user confirmed their account: store the grant, and make the client's answer.
 
         A second call returns the same answer as long as the client has not used it: the first one may not have
@@ -266,7 +266,7 @@ class Authorization:
         url = back_to(asked.request, self._issuer, {"code": code.get_secret_value()})
         return Sent(asked, url, code)
 
-    async def not_me(self, auth_transaction_id: str, *, browser: str) -> Asked:
+    async def reject(self, auth_transaction_id: str, *, browser: str) -> Asked:
         """Record that the account is not the user's: revoke the tokens at once.
 
         Raises:

@@ -32,7 +32,7 @@ _LONGEST_STATE = 2_048
 
 _UNKNOWN = "This server does not know the app, or not any more."
 _ELSEWHERE = "The app wants the answer sent to an address that it has not named before."
-_ODD = "The app's question cannot be read."
+_ODD = "The app's request cannot be read."
 _NO_DOCUMENTS = (
     "The app is described in a document, and this server reads none (CLIENT_METADATA_DOCUMENTS=false): it has to "
     "register itself."
@@ -202,20 +202,20 @@ class Requests:
 
         if any(len(values) > 1 for name, values in params.items() if name != "resource"):
             # RFC 6749 §3.1; RFC 8707 §2 allows several resources; all must be this server's.
-            refuse("invalid_request", "The request names something twice.")
+            refuse("invalid_request", "The request has a parameter twice.")
         if _first(params, "response_type") != "code":
-            refuse("unsupported_response_type", "Only response_type=code is known here.")
+            refuse("unsupported_response_type", "Only response_type=code is supported here.")
         if _first(params, "response_mode") not in (None, "query"):
-            refuse("invalid_request", "Only response_mode=query is known here.")
+            refuse("invalid_request", "Only response_mode=query is supported here.")
         if {"request", "request_uri"} & set(params):
-            refuse("request_not_supported", "Requests in an object of their own are not known here.")
+            refuse("request_not_supported", "Request objects (request, request_uri) are not supported here.")
         if _first(params, "code_challenge_method") != "S256" or not is_challenge(request.code_challenge):
             refuse("invalid_request", "A code_challenge with code_challenge_method=S256 is needed (PKCE).")
         ours = self._resource.removesuffix("/")
         if any(resource.removesuffix("/") != ours for resource in params.get("resource", ())):
             refuse("invalid_target", f"This server gives tokens for {self._resource} alone.")
         if "none" in (_first(params, "prompt") or "").split():
-            refuse("interaction_required", "The person has to be asked.")
+            refuse("interaction_required", "The user must be asked: prompt=none is not supported here.")
 
 
 def _one(params: Params, name: str) -> str | None:

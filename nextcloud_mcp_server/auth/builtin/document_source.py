@@ -113,7 +113,7 @@ def _why(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return "the certificate that came is not trusted, as when a proxy reads along"
+            return "its certificate is not trusted, as when a proxy decrypts the connection"
         cause = cause.__cause__ or cause.__context__
     return "the connection was not made, or broke off"
 
@@ -126,7 +126,7 @@ async def _read(response: httpx2.Response) -> Document:
     if response.status_code != _OK:
         raise DocumentUnavailable(DocumentUnfit, f"was answered with status {response.status_code}")
     if not _JSON.fullmatch(response.headers.get("Content-Type", "")):
-        raise DocumentUnavailable(DocumentUnfit, "is not said to be JSON")
+        raise DocumentUnavailable(DocumentUnfit, "has a Content-Type other than JSON")
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise DocumentUnavailable(DocumentUnfit, "is compressed, which was not asked for")
     body = bytearray()

@@ -226,7 +226,7 @@ class NextcloudSignIn:
             await self._database.audit.append([refused])
             raise NotAMember("Your Nextcloud account is not in a group that may use this server.")
         ended = AuditEntry(self._clock(), principal, client_id, "account", MADE_ANEW)
-        await self._database.grants.meet(principal, identity.storage_id, ended)
+        await self._database.grants.end_former_user(principal, identity.storage_id, ended)
 
 
 def _check_kind(auth_transaction: AuthorizationTransaction, kind: Kind) -> None:

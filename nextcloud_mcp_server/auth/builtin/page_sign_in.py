@@ -17,7 +17,7 @@ from nextcloud_mcp_server.auth.consent.views import SignInStart
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.errors import SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
-from nextcloud_mcp_server.storage.records import Elicitation, Held, PendingGrant
+from nextcloud_mcp_server.storage.records import Elicitation, PendingGrant, PendingGrantState
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -101,7 +101,7 @@ class PageSignIn:
             expires_at=elicitation.expires_at,
         )
         held = await self._database.pending_grants.hold(pending_grant, sign_in=session, note=given.note)
-        if held is Held.NOT_STORED:
+        if held is PendingGrantState.NOT_STORED:
             raise SignInRefused(AGAIN)
 
     async def _needing(self, completed: CompletedTransaction) -> Elicitation | None:

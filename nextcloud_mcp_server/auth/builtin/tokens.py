@@ -84,7 +84,7 @@ _REFUSALS = {
 StillAllowed = Callable[[Principal], Awaitable[str | None]]
 
 
-async def _everybody(_: Principal) -> None:
+async def _allow_everyone(_: Principal) -> None:
     """Allow every user: the default where no upstream is asked."""
 
 
@@ -116,7 +116,7 @@ class Tokens:
         clock: Callable[[], datetime],
         grace: timedelta = GRACE,
         lifetime: timedelta = REFRESH_TIME,
-        still_allowed: StillAllowed = _everybody,
+        still_allowed: StillAllowed = _allow_everyone,
     ) -> None:
         self._database = database
         self._issuer = issuer
@@ -280,7 +280,7 @@ class Tokens:
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
         if live is None:
-            raise TokenRefused("The token is unknown or over.")
+            raise TokenRefused("The token is unknown, has expired or was revoked.")
         grant, expires_at = live.grant, int(live.expires_at.timestamp())
         if (grant.principal.issuer, grant.resource) != (self._issuer, self._resource):
             # The server's URL has changed; the former one may belong to another party now.

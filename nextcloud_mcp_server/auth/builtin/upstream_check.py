@@ -86,7 +86,10 @@ class UpstreamCheck:
                 why = await self._refusal(principal)
             seconds = KEEP_SECONDS
         except (TimeoutError, NextcloudError) as error:
-            logger.warning("Nextcloud could not be asked about a person, who goes on: %r", str(error))
+            logger.warning(
+                "Nextcloud could not be asked about a user, who stays signed in: %r",
+                str(error),
+            )
         self._keep(principal, seconds if why is None else 0.0)
         return why
 

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.errors import SignInRefused
 #: Query parameters, each with all its values.
 Params = Mapping[str, Sequence[str]]
 
-_ODD = "The sign-in came back in a form that is not trusted. Start again."
+_ODD = "The answer to the sign-in is malformed. Start again."
 
 
 def only_value(params: Params, name: str) -> str | None:
@@ -38,7 +38,7 @@ def check_issuer(params: Params, issuer: str | None, *, required: bool) -> None:
     """
     named = only_value(params, "iss")
     if (named is None and required) or (named is not None and named != issuer):
-        raise SignInRefused("The sign-in came back from somewhere else than where it began. Start again.")
+        raise SignInRefused("The answer to the sign-in came from another issuer. Start again.")
 
 
 def code_of(params: Params) -> SecretStr | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: When a pending revocation is due: longer than Nextcloud takes to identify the account of new tokens.
 NOTED = timedelta(minutes=10)
 
-SPENT = "What came back from Nextcloud was used or ended before. Start again."
+SPENT = "Nextcloud's answer was used already, or the sign-in was ended. Start again."
 
 
 @dataclass(frozen=True, slots=True)

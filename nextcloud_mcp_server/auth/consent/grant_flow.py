@@ -36,8 +36,8 @@ from nextcloud_mcp_server.storage.records import (
     Elicitation,
     ElicitationState,
     GrantRequest,
-    Held,
     PendingGrant,
+    PendingGrantState,
     SignedIn,
 )
 
@@ -257,7 +257,7 @@ class GrantFlow:
             else:
                 pending_grant, held = await self._hold(elicitation, grant_request, given, token)
                 kept = True
-                if held is Held.WAITS:
+                if held is PendingGrantState.WAITS:
                     return GrantDone(elicitation.id, pending_grant)
         finally:
             if not kept:
@@ -268,7 +268,7 @@ class GrantFlow:
 
     async def _hold(
         self, elicitation: Elicitation, grant_request: GrantRequest, given: ExchangeResult, token: str
-    ) -> tuple[PendingGrant, Held]:
+    ) -> tuple[PendingGrant, PendingGrantState]:
         pending_grant = PendingGrant(
             elicitation_id=elicitation.id,
             principal=grant_request.principal,

@@ -89,7 +89,9 @@ class NextcloudOAuth2:
         credential = BearerCredential(tokens.access_token)
         user = await self._nextcloud.whoami(credential)
         if claimed not in (None, user.uid):
-            raise WrongAccount("Nextcloud named two different accounts for one access; it was thrown away.")
+            raise WrongAccount(
+                "Nextcloud named two different accounts for one access token, so nothing was stored."
+            )
         storage_id = await self._nextcloud.storage_id(credential, uid=user.uid)
         return Identity(user.uid, user.display_name, storage_id, frozenset(user.groups))
 

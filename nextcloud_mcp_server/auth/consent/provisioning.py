@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.client_identity import identity
-from nextcloud_mcp_server.auth.consent.policy import (
-    GOT_AROUND,
-    LIFETIME,
-    OVER,
-    Policy,
-)
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME, OPENED_BY_OTHERS, OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
@@ -132,6 +127,12 @@ class Provisioning:
         elicitation = await self._find(elicitation_id)
         return elicitation if elicitation and elicitation.principal == principal else None
 
+    async def find_active(self, caller: Caller) -> Elicitation | None:
+        """Return the open consent request of this caller, if there is one."""
+        return await self._database.elicitations.find_active(
+            principal=caller.principal, client_id=caller.client_id, kind=self._policy.kind
+        )
+
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
         """Return those of the given consent requests that are final or deleted."""
         still_open = await self._database.elicitations.still_open(elicitation_ids, within=self._within)
@@ -169,7 +170,7 @@ class Provisioning:
         ]
         await self._database.audit.append(entries)
         if await self._database.elicitations.count_refusal(elicitation.id) >= MOST_REFUSALS:
-            await self._finish(elicitation, ElicitationState.FAILED, error=GOT_AROUND)
+            await self._finish(elicitation, ElicitationState.FAILED, error=OPENED_BY_OTHERS)
         raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
     async def _consent_request(self, elicitation: Elicitation, flow: LoginFlow | None) -> ConsentRequest:
@@ -359,11 +360,9 @@ class Provisioning:
             expires_at=tokens.expires_at,
         )
 
-    async def _finish(
-        self, elicitation: Elicitation, state: ElicitationState, *, error: str | None = None
-    ) -> None:
-        audit = self._audit(elicitation, state, error or "")
-        await self._database.elicitations.finish(elicitation.id, state, error=error, audit=audit)
+    async def _finish(self, elicitation: Elicitation, state: ElicitationState, *, error: str = "") -> None:
+        audit = self._audit(elicitation, state, error)
+        await self._database.elicitations.finish(elicitation.id, state, error=error or None, audit=audit)
         await self._on_finished(elicitation.id)
 
     async def _find(self, elicitation_id: str) -> Elicitation | None:

@@ -120,7 +120,7 @@ class ConsentService:
         return not self._sign_in.brings_access
 
     async def begin_sign_in(self, target: str, *, another: bool = False) -> SignInStart:
-        """Start a sign-in for the target `consent_request:<id>` or `account`; nothing is stored.
+        """Start a sign-in for the target `consent:<id>` or `account`; nothing is stored.
 
         With `another` the identity provider asks for the user even if it has a session. Whether the consent
         request exists is not looked up: before a sign-in all links look the same.

@@ -34,7 +34,7 @@ class Back(Protocol):
 
     @property
     def target(self) -> str:
-        """`account`, or `consent_request:` and the id of an elicitation."""
+        """`account`, or `consent:` and the id of an elicitation."""
         ...
 
 

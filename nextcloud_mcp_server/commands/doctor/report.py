@@ -7,6 +7,7 @@ import anyio
 import typer
 
 from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.commands.console import by_option
 from nextcloud_mcp_server.commands.doctor.builtin import look_at_discovery
 from nextcloud_mcp_server.commands.doctor.checks import (
     Finding,
@@ -20,7 +21,8 @@ from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_ow
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.server.mcp_server import select
+from nextcloud_mcp_server.server.app import with_nextcloud
+from nextcloud_mcp_server.server.mcp_server import left_out_by_old_names, select
 from nextcloud_mcp_server.server.modes.builtin import open_documents
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings.environment import Settings
@@ -33,9 +35,13 @@ def check(settings: Settings) -> int:
     logs.set_up("error")
     # Raises for settings that would prevent the start of the server.
     select(settings.enabled_toolsets, exclude=settings.exclude_tools, read_only=settings.read_only)
-    failed = report(look_here(settings))
+    old_names = left_out_by_old_names(settings.exclude_tools)
+    failed = report(Finding(Verdict.WARN, "settings", sentence) for sentence in old_names)
+    failed |= report(look_here(settings))
     failed |= report([anyio.run(look_at_database, settings)])
-    if settings.nextcloud_host is None:
+    if settings.sandbox:
+        failed |= report(anyio.run(_ask_sandbox, settings))
+    elif settings.nextcloud_host is None:
         missing = "none is set: use --nextcloud https://cloud.example.org or NEXTCLOUD_HOST."
         failed |= report([Finding(Verdict.FAIL, "Nextcloud", missing)])
     else:
@@ -50,8 +56,13 @@ def report(findings: Iterable[Finding]) -> bool:
         failed |= finding.verdict is Verdict.FAIL
         # typer removes the colours where the output is not a terminal.
         mark = typer.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
-        typer.echo(f"{mark}  {finding.topic}: {finding.text}")
+        typer.echo(by_option(f"{mark}  {finding.topic}: {finding.text}"))
     return failed
+
+
+async def _ask_sandbox(settings: Settings) -> list[Finding]:
+    async with with_nextcloud(settings) as own:
+        return await _ask(own, own.require_nextcloud())
 
 
 async def _ask(settings: Settings, address: str) -> list[Finding]:

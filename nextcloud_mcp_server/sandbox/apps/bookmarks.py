@@ -23,6 +23,7 @@ _PATH = re.compile(
     r"bookmark(?:/(?P<id>\d+))?|folder/(?P<folder>-?\d+)/bookmarks/(?P<inside>\d+)(?P<undo>/undelete)?"
 )
 _SCHEMES = re.compile(r"(?:https?|ftps?|sftp|file|javascript):", re.IGNORECASE)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _LONGEST = 1024
 
 Fields = dict[str, Any]
@@ -191,11 +192,12 @@ class BookmarksApi:
 
 
 def normalised(url: str) -> str:
-    """Write an address as browsers do (URL Standard): at least the path is /."""
+    """Write an address as browsers do (URL Standard): at least the path is /, and no port is the default."""
     parts = urlsplit(url)
-    return (
-        parts._replace(netloc=parts.netloc.lower(), path=parts.path or "/").geturl() if parts.netloc else url
-    )
+    if not parts.netloc:
+        return url
+    netloc = parts.netloc.lower().removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
+    return parts._replace(netloc=netloc, path=parts.path or "/").geturl()
 
 
 def bookmark_json(one: StoredBookmark) -> Fields:

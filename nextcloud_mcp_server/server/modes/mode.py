@@ -94,6 +94,10 @@ class Mode(ABC, Generic[AuthT]):
         """Wrap the application in the checks of this mode."""
         return app
 
+    def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
+        """Wrap the MCP endpoint in the limits of the sessions of each user."""
+        return endpoint
+
     @abstractmethod
     def web_config(self, public_urls: PublicUrls) -> "WebConfig":
         """Return what the checks around every route allow."""

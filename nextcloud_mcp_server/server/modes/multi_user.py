@@ -188,7 +188,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     def protect(self, app: "ASGIApp", services: LazyServices[MultiUserAuthT]) -> "ASGIApp":
         """Require an access token at the MCP endpoint, and limit how much an address can ask for."""
         layer = BearerLayer(
-            self.connections.limit_sessions(app),
+            app,
             resource=self.resource,
             verify=partial(self.verify, services),
             needs=mcp_server.needs(mcp_server.selected(self.settings)),
@@ -204,6 +204,10 @@ class MultiUserMode(Mode[MultiUserAuthT]):
             await (await services.auth()).consent_service.spend_if_known(params)
 
         return AddressLimits(known, self.limits, mcp_path=MCP_PATH, spend=spend)
+
+    def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
+        """Let a user's new session end the oldest idle one beyond the limits."""
+        return self.connections.limit_sessions(endpoint)
 
     def web_config(self, public_urls: PublicUrls) -> WebConfig:
         """Let clients in with access tokens; browsers may come through the operator's proxies."""
@@ -239,5 +243,5 @@ async def run_periodically(*jobs: Callable[[], Awaitable[object]]) -> None:
             try:
                 await job()
             except Exception:  # a supervisor: a database that is busy once must not end the tidying
-                logger.exception("what ran out could not be ended; trying again")
+                logger.exception("expired requests and sessions could not be deleted; trying again")
         await anyio.sleep(TIDY_SECONDS)

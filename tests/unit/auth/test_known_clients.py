@@ -66,6 +66,7 @@ def test_a_known_name_from_another_place_is_an_imitation(name: str, known: str, 
         # Cherokee, where capitals are what small letters are folded to; Coptic; letters with a stroke; in circles.
         *(("Ꮯlaude", "Claude"), ("ꮯlaude", "Claude"), ("Ⲥlaude", "Claude"), ("ClauđE", "Claude")),
         *(("OpenᎪI", "OpenAI"), ("Cursør", "Cursor"), ("🅒🅛aude", "Claude"), ("🅲laude", "Claude")),
+        *(("Cłaude", "Claude"), ("Cⵏaude", "Claude"), ("𐌂laude", "Claude"), ("CħatGPT", "ChatGPT")),
         # Letters that are drawn as nothing, and one that no page shows.
         *(("Cl\u115faude", "Claude"), ("Cl\u3164aude", "Claude"), ("Cl\u2800aude", "Claude")),
         *(("Cl\ufe0faude", "Claude"), ("Cl\ue000aude", "Claude")),

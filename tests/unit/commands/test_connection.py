@@ -6,8 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.principal import personal_caller
-from nextcloud_mcp_server.commands.connection import connect_account
-from nextcloud_mcp_server.errors import ConsentDeclined, ElicitationRequired
+from nextcloud_mcp_server.commands.connection import connect, connect_account
+from nextcloud_mcp_server.errors import ConsentDeclined, ElicitationRequired, NextcloudError
+from nextcloud_mcp_server.settings.environment import load
 from tests.auth_fixtures import NEXTCLOUD, ProcessHost
 from tests.services_fixtures import opened
 
@@ -96,3 +97,12 @@ async def test_connecting_gives_up_and_starts_nothing_new(stage: ProcessHost) ->
             await connect_account(services, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)
 
     assert len(stage.network.to("/login/v2")) == 1
+
+
+def test_a_nextcloud_that_does_not_answer_leaves_nothing_behind(own_data_dir: None) -> None:
+    settings = load(nextcloud_host="http://127.0.0.1:9")
+
+    with pytest.raises(NextcloudError, match="Nothing listens at NEXTCLOUD_HOST"):
+        connect(settings, browser=False)
+
+    assert not settings.data_path.exists()

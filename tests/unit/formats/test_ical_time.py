@@ -16,13 +16,13 @@ from nextcloud_mcp_server.apps.tasks.edit import TaskChanges
 from nextcloud_mcp_server.formats import event_edit, ical, ical_time, zones
 from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
-from nextcloud_mcp_server.formats.windows_zones import WINDOWS
+from nextcloud_mcp_server.formats.windows_zones import table
 from tests.unit.formats.test_zones import OUTLOOK
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 #: Those of the machine itself are no zones of the database.
-NAMES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"}) + sorted(WINDOWS)
+NAMES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"}) + sorted(table())
 OFFSETS = st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
 COMMON_OFFSETS = st.integers(-56, 56).map(lambda quarters: timezone(timedelta(minutes=15 * quarters)))
 

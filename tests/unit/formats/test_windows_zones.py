@@ -5,16 +5,16 @@ import pytest
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from nextcloud_mcp_server.formats import zones
-from nextcloud_mcp_server.formats.windows_zones import WINDOWS, iana_name
+from nextcloud_mcp_server.formats.windows_zones import iana_name, table
 
 
 def test_the_table_is_that_of_another_implementation() -> None:
-    assert dict(WINDOWS) == WINDOWS_TO_OLSON
+    assert table() == WINDOWS_TO_OLSON
 
 
-@pytest.mark.parametrize("name", sorted(WINDOWS))
+@pytest.mark.parametrize("name", sorted(table()))
 def test_each_name_means_a_zone_there_is(name: str) -> None:
-    zone = ZoneInfo(WINDOWS[name])
+    zone = ZoneInfo(table()[name])
 
     assert zones.named(name.upper()) == (UTC if name == "UTC" else zone)
 

@@ -55,7 +55,7 @@ async def test_news_articles_are_cut_and_go_on_behind_the_last() -> None:
 
 
 async def test_comments_on_a_card_are_cut() -> None:
-    comments = [{"id": n, "message": "m", "creationDateTime": MOMENT} for n in range(9)]
+    comments = [{"id": n, "message": str(n), "creationDateTime": MOMENT} for n in range(9)]
 
     found = (
         await account_over(answering({"ocs": {"data": comments}}))
@@ -63,7 +63,7 @@ async def test_comments_on_a_card_are_cut() -> None:
         .comments("1", limit=4, offset=0)
     )
 
-    assert [int(one.id) for one in found] == [0, 1, 2, 3]
+    assert [int(one.text) for one in found] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("offset", "ids"), [(0, [0, 1, 2, 3]), (4, [4, 5, 6, 7]), (8, [8])])

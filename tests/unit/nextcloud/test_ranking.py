@@ -139,7 +139,7 @@ async def test_others_are_served_while_thousands_of_texts_are_ranked() -> None:
     found: list[Ranking] = []
 
     async def ranked() -> None:
-        found.append(await rank_aside(documents, terms_of("tulips plan 17")))
+        found.append(await rank_aside(documents, terms_of("tulips plan 17"), uid="alice"))
         group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:

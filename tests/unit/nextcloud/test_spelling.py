@@ -127,3 +127,11 @@ def test_a_host_is_written_in_one_way(written: str, scheme: str, same: str) -> N
 )
 def test_a_machine_that_is_named_by_its_address_is_known(host: str, *, yes: bool) -> None:
     assert spelling.is_address(host) == yes
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("", True), ("street", True), ("PARTY street", True), ("ärger", True), ("street dance", False)],
+)
+def test_texts_are_found_by_all_words_in_any_letter_case(query: str, *, found: bool) -> None:
+    assert spelling.has_words(query, "Street party", "A\u0308rger") is found

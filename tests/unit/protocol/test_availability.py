@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 
 from nextcloud_mcp_server.errors import StorageError, Unreachable
 from nextcloud_mcp_server.protocol import availability as module
-from nextcloud_mcp_server.protocol.audience import Audience
 from nextcloud_mcp_server.protocol.availability import AppList, Apps, Availability, Facts, FetchApps
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from tests.sdk_request import Channel, request
 
 TOOLS = {
@@ -42,7 +42,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
 
 
 def made(time: Time | None = None) -> Availability:
-    return Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time or Time())
+    return Availability(TOOLS, ChangeNotifier(lambda _: "alice"), monotonic=time or Time())
 
 
 async def everything(ctx: ServerRequestContext[Any, Any], of: Iterable[str] = TOOLS) -> HandlerResult:
@@ -136,8 +136,8 @@ SCOPED = {
 async def test_the_token_decides_about_the_list_and_the_call_alike(
     scopes: frozenset[str] | None, names: set[str]
 ) -> None:
-    audience = Audience(lambda _: "alice")
-    availability = Availability(SCOPED, audience, scopes=lambda _: scopes, monotonic=Time())
+    change_notifier = ChangeNotifier(lambda _: "alice")
+    availability = Availability(SCOPED, change_notifier, scopes=lambda _: scopes, monotonic=Time())
     refused: set[str] = set()
     for name in SCOPED:
         try:
@@ -161,7 +161,10 @@ async def test_what_the_sign_in_does_not_ask_for_is_listed_and_asked_for_by_its_
     scopes: frozenset[str], names: set[str]
 ) -> None:
     availability = Availability(
-        SCOPED, Audience(lambda _: "alice"), scopes=lambda _: scopes, at_sign_in=frozenset({"notes:read"})
+        SCOPED,
+        ChangeNotifier(lambda _: "alice"),
+        scopes=lambda _: scopes,
+        at_sign_in=frozenset({"notes:read"}),
     )
 
     assert await shown(availability, {}) == names
@@ -331,12 +334,12 @@ async def test_of_too_many_people_whose_access_was_looked_for_the_first_is_forgo
     group: TaskGroup,
 ) -> None:
     looked: list[str] = []
-    audience = Audience(lambda ctx: ctx.request.headers["owner"] if ctx.request else "")
-    availability = Availability(TOOLS, audience, monotonic=Time(), max_people=2)
+    change_notifier = ChangeNotifier(lambda ctx: ctx.request.headers["owner"] if ctx.request else "")
+    availability = Availability(TOOLS, change_notifier, monotonic=Time(), max_people=2)
     group.start_soon(availability.run)
 
     async def find_access(ctx: ServerRequestContext[Any, Any]) -> None:
-        looked.append(str(audience.owner(ctx)))
+        looked.append(str(change_notifier.owner(ctx)))
 
     availability.find_access = find_access
     for name in ("alice", "bob", "carol", "carol", "alice"):
@@ -368,7 +371,7 @@ async def test_an_answer_that_breaks_the_question_is_logged_and_others_are_still
     availability.learn("bob", broken)
     await learn(availability, having())
 
-    assert "could not be learned" in caplog.text
+    assert "could not be fetched" in caplog.text
     assert availability.lacks("alice", "notes")
 
 
@@ -435,7 +438,7 @@ async def test_calls_that_come_together_ask_once() -> None:
 
 async def test_what_is_too_old_or_of_too_many_people_is_forgotten() -> None:
     time = Time()
-    availability = Availability(TOOLS, Audience(lambda _: "alice"), monotonic=time, max_people=2)
+    availability = Availability(TOOLS, ChangeNotifier(lambda _: "alice"), monotonic=time, max_people=2)
     for owner in ("alice", "bob"):
         await availability.heard(owner, having())
     kept = availability.lacks("alice", "notes")
@@ -460,7 +463,7 @@ async def test_what_is_too_old_or_of_too_many_people_is_forgotten() -> None:
 async def test_what_says_nothing_of_itself_is_hidden_when_it_is_not_in_the_menu(
     menu: AppList | None, also: set[str]
 ) -> None:
-    availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
+    availability = Availability(WITH_MENU, ChangeNotifier(lambda _: "alice"), monotonic=Time())
 
     await availability.heard("alice", Apps(AppList(frozenset({"files", "news"})), menu))
     ctx = request(method="tools/list", session="a")
@@ -471,7 +474,7 @@ async def test_what_says_nothing_of_itself_is_hidden_when_it_is_not_in_the_menu(
 
 
 async def test_only_what_is_needed_is_kept_of_what_was_told() -> None:
-    availability = Availability(WITH_MENU, Audience(lambda _: "alice"), monotonic=Time())
+    availability = Availability(WITH_MENU, ChangeNotifier(lambda _: "alice"), monotonic=Time())
     everywhere = frozenset({"files", "notes", "news", "photos"})
 
     await availability.heard("alice", Apps(AppList(everywhere, "e1"), AppList(everywhere, "e2")))

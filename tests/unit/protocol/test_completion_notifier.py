@@ -12,9 +12,9 @@ from tests.sdk_request import Channel, request
 URL: dict[str, Any] = {"elicitation": {"url": {}}}
 
 
-def link(notices: CompletionNotifier, session: str) -> str | None:
-    told = notices.told(request(session=session))
-    return told.elicitation_id if told else None
+def link(notifier: CompletionNotifier, session: str) -> str | None:
+    notified = notifier.last_link(request(session=session))
+    return notified.elicitation_id if notified else None
 
 
 async def nothing(elicitation_ids: Sequence[str]) -> list[str]:
@@ -23,15 +23,15 @@ async def nothing(elicitation_ids: Sequence[str]) -> list[str]:
 
 async def test_exactly_the_sessions_that_were_told_hear_how_it_ended() -> None:
     pending = Pending(nothing)
-    notices = CompletionNotifier(pending)
-    told, other, stateless = Channel(), Channel(), Channel()
-    notices.tell(request(session="a", channel=told, capabilities=URL), "one", seconds=60)
-    notices.tell(request(session="b", channel=other, capabilities=URL), "two", seconds=60)
-    notices.tell(request(version="2026-07-28", channel=stateless), "one", seconds=60)
+    notifier = CompletionNotifier(pending)
+    notified, other, stateless = Channel(), Channel(), Channel()
+    notifier.record_link(request(session="a", channel=notified, capabilities=URL), "one", seconds=60)
+    notifier.record_link(request(session="b", channel=other, capabilities=URL), "two", seconds=60)
+    notifier.record_link(request(version="2026-07-28", channel=stateless), "one", seconds=60)
 
     await pending.finish("one")
 
-    assert told.sent == [("notifications/elicitation/complete", {"elicitationId": "one"})]
+    assert notified.sent == [("notifications/elicitation/complete", {"elicitationId": "one"})]
     assert other.sent == stateless.sent == []
 
 
@@ -53,7 +53,7 @@ async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
 ) -> None:
     pending, channel = Pending(nothing), Channel()
     ctx = request(session=session, channel=channel, capabilities=capabilities)
-    CompletionNotifier(pending).tell(ctx, "one", seconds=60)
+    CompletionNotifier(pending).record_link(ctx, "one", seconds=60)
 
     await pending.finish("one")
 
@@ -61,31 +61,31 @@ async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
 
 
 async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten() -> None:
-    notices = CompletionNotifier(Pending(nothing))
-    notices.tell(request(session="a"), "one", seconds=60)
-    notices.tell(request(session="a"), "two", seconds=60)
+    notifier = CompletionNotifier(Pending(nothing))
+    notifier.record_link(request(session="a"), "one", seconds=60)
+    notifier.record_link(request(session="a"), "two", seconds=60)
 
-    assert link(notices, "a") == "two"
-    assert link(notices, "b") is None
-    notices.forget(request(session="a"))
-    assert link(notices, "a") is None
+    assert link(notifier, "a") == "two"
+    assert link(notifier, "b") is None
+    notifier.forget(request(session="a"))
+    assert link(notifier, "a") is None
 
 
 async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
-    notices = CompletionNotifier(Pending(nothing))
-    for number in range(module.MAX_TOLD + 1):
-        notices.tell(request(session=f"s{number}"), "one", seconds=60)
+    notifier = CompletionNotifier(Pending(nothing))
+    for number in range(module.MAX_NOTIFIED + 1):
+        notifier.record_link(request(session=f"s{number}"), "one", seconds=60)
 
-    assert link(notices, "s0") is None
-    assert link(notices, "s1") == "one"
+    assert link(notifier, "s0") is None
+    assert link(notifier, "s1") == "one"
 
 
 async def test_a_client_without_a_session_is_known_by_its_stand_in_and_without_one_by_nothing() -> None:
-    notices = CompletionNotifier(Pending(nothing))
+    notifier = CompletionNotifier(Pending(nothing))
     modern = request(version="2026-07-28")
-    notices.tell(modern, "one", seconds=60, stand_in="alice")
-    notices.tell(modern, "two", seconds=60)
+    notifier.record_link(modern, "one", seconds=60, stand_in="alice")
+    notifier.record_link(modern, "two", seconds=60)
 
-    assert notices.told(modern, stand_in="alice") == NotifiedSession(None, "one")
-    assert notices.told(modern, stand_in="bob") is None
-    assert notices.told(modern) is None
+    assert notifier.last_link(modern, stand_in="alice") == NotifiedSession(None, "one")
+    assert notifier.last_link(modern, stand_in="bob") is None
+    assert notifier.last_link(modern) is None

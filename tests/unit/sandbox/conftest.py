@@ -77,7 +77,7 @@ async def bob(
 
 
 @pytest.fixture
-async def anybody(
+async def anonymous(
     sandbox: Sandbox, connect: Callable[..., httpx2.AsyncClient]
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     async with connect(sandbox) as client:

@@ -63,11 +63,11 @@ async def test_a_status_fault_of_ocs_is_in_the_envelope(
 
 
 async def test_a_status_fault_of_the_login_flow_is_a_page(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     sandbox.faults.status(429, area="login")
 
-    response = await anybody.post("/login/v2")
+    response = await anonymous.post("/login/v2")
 
     assert (response.status_code, response.headers["Content-Type"]) == (429, "text/html; charset=UTF-8")
 
@@ -175,14 +175,14 @@ async def test_the_web_server_refuses_control_characters_itself(
     assert "Set-Cookie" not in response.headers
 
 
-async def test_faults_can_be_ordered_over_http(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
-    ordered = await anybody.post(
+async def test_faults_can_be_ordered_over_http(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
+    ordered = await anonymous.post(
         "/__sandbox/faults", json={"kind": "status", "status": 423, "area": "notes", "times": 1}
     )
-    hit = await anybody.get(NOTES)
-    await anybody.post("/__sandbox/faults", json={"kind": "slow", "seconds": 9})
-    cleared = await anybody.delete("/__sandbox/faults")
-    refused = await anybody.post("/__sandbox/faults", json={"kind": "flood"})
+    hit = await anonymous.get(NOTES)
+    await anonymous.post("/__sandbox/faults", json={"kind": "slow", "seconds": 9})
+    cleared = await anonymous.delete("/__sandbox/faults")
+    refused = await anonymous.post("/__sandbox/faults", json={"kind": "flood"})
 
     assert (ordered.status_code, hit.status_code, cleared.status_code) == (204, 423, 204)
     assert sandbox.faults.active == []
@@ -190,15 +190,15 @@ async def test_faults_can_be_ordered_over_http(sandbox: Sandbox, anybody: httpx2
 
 
 async def test_requests_are_logged_with_person_and_kind_of_credential(
-    sandbox: Sandbox, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     await alice.get(f"{NOTES}?exclude=content")
-    await anybody.get(USER, headers=OCS | {"Authorization": "Bearer bogus"})
-    await anybody.get("/status.php")
+    await anonymous.get(USER, headers=OCS | {"Authorization": "Bearer bogus"})
+    await anonymous.get("/status.php")
 
-    response = await anybody.get("/__sandbox/requests")
+    response = await anonymous.get("/__sandbox/requests")
     document = response.json()
-    await anybody.delete("/__sandbox/requests")
+    await anonymous.delete("/__sandbox/requests")
 
     assert document["total"] == 3
     assert document["requests"][0] == {
@@ -216,7 +216,7 @@ async def test_requests_are_logged_with_person_and_kind_of_credential(
     assert (sandbox.requests.total, list(sandbox.requests.records)) == (0, [])
 
 
-async def test_a_method_that_a_path_does_not_know_is_405(anybody: httpx2.AsyncClient) -> None:
-    response = await anybody.put("/login/v2")
+async def test_a_method_that_a_path_does_not_know_is_405(anonymous: httpx2.AsyncClient) -> None:
+    response = await anonymous.put("/login/v2")
 
     assert (response.status_code, response.text) == (405, "")

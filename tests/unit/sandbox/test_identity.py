@@ -37,39 +37,41 @@ async def test_every_first_answer_sets_session_cookies(alice: httpx2.AsyncClient
 
 @pytest.mark.parametrize(("visits", "acting"), [(1, "bob"), (2, "alice")])
 async def test_a_password_opens_a_session_once_the_first_cookies_have_come_back(
-    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient, visits: int, acting: str
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, visits: int, acting: str
 ) -> None:
     first = (await alice.get(USER, headers=OCS)).headers.get_list("Set-Cookie")
     kept = OCS | {"Cookie": "; ".join(item.partition(";")[0] for item in first)}
     for _ in range(visits - 1):
         await alice.get(USER, headers=kept)
 
-    response = await anybody.get(USER, headers=kept, auth=("bob", "bob"))
+    response = await anonymous.get(USER, headers=kept, auth=("bob", "bob"))
 
     assert response.headers["X-User-Id"] == acting
 
 
 async def test_an_app_password_opens_a_session_with_the_first_answer(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
-    first = (await anybody.get(USER, headers=OCS, auth=("alice", secret))).headers.get_list("Set-Cookie")
+    first = (await anonymous.get(USER, headers=OCS, auth=("alice", secret))).headers.get_list("Set-Cookie")
     cookies = "; ".join(item.partition(";")[0] for item in first)
 
-    response = await anybody.get(USER, headers=OCS | {"Cookie": cookies}, auth=("bob", "bob"))
+    response = await anonymous.get(USER, headers=OCS | {"Cookie": cookies}, auth=("bob", "bob"))
 
     assert response.headers["X-User-Id"] == "alice"
 
 
 async def test_dav_only_reads_with_the_cookie_of_a_bearer(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     sandbox.state.users["alice"].files.put("/hers.txt", b"hers")
     secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
-    cookies = {"Cookie": await cookies_of(anybody, "GET", USER, OCS | {"Authorization": f"Bearer {secret}"})}
+    cookies = {
+        "Cookie": await cookies_of(anonymous, "GET", USER, OCS | {"Authorization": f"Bearer {secret}"})
+    }
 
-    read = await anybody.get(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"))
-    write = await anybody.put(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"), content=b"x")
+    read = await anonymous.get(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"))
+    write = await anonymous.put(f"{HOME}hers.txt", headers=cookies, auth=("bob", "bob"), content=b"x")
 
     assert (read.status_code, read.text) == (200, "hers")
     assert (write.status_code, "CSRF check not passed." in write.text) == (401, True)
@@ -77,32 +79,32 @@ async def test_dav_only_reads_with_the_cookie_of_a_bearer(
 
 @pytest.mark.parametrize("password", ["bob", "wrong"])
 async def test_a_session_cookie_beats_the_authorization_header(
-    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient, password: str
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, password: str
 ) -> None:
     cookies = await cookies_of(alice, "GET", USER, headers=OCS)
 
-    response = await anybody.get(USER, headers=OCS | {"Cookie": cookies}, auth=("bob", password))
+    response = await anonymous.get(USER, headers=OCS | {"Cookie": cookies}, auth=("bob", password))
 
     assert (response.status_code, response.headers["X-User-Id"]) == (200, "alice")
     assert "Set-Cookie" not in response.headers
 
 
 async def test_a_session_cookie_beats_a_bogus_bearer(
-    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     cookies = await cookies_of(alice, "GET", USER, headers=OCS)
 
-    response = await anybody.get(USER, headers=OCS | {"Cookie": cookies, "Authorization": "Bearer bogus"})
+    response = await anonymous.get(USER, headers=OCS | {"Cookie": cookies, "Authorization": "Bearer bogus"})
 
     assert response.headers["X-User-Id"] == "alice"
 
 
 async def test_a_write_with_the_wrong_cookie_lands_in_the_cookies_home(
-    sandbox: Sandbox, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     cookies = await cookies_of(alice, "PROPFIND", HOME, headers={"Depth": "0"})
 
-    response = await anybody.put(
+    response = await anonymous.put(
         f"{HOME}ck.txt", content=b"x", headers={"Cookie": cookies}, auth=("bob", "bob")
     )
 
@@ -111,13 +113,13 @@ async def test_a_write_with_the_wrong_cookie_lands_in_the_cookies_home(
 
 
 async def test_notes_use_the_cookie_only_with_the_ocs_header(
-    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     cookies = {"Cookie": await cookies_of(alice, "GET", USER, headers=OCS)}
 
-    with_header = await anybody.get(NOTES, headers=OCS | cookies, auth=("bob", "bob"))
-    without = await anybody.get(NOTES, headers=cookies, auth=("bob", "bob"))
-    afterwards = await anybody.get(USER, headers=OCS | cookies)
+    with_header = await anonymous.get(NOTES, headers=OCS | cookies, auth=("bob", "bob"))
+    without = await anonymous.get(NOTES, headers=cookies, auth=("bob", "bob"))
+    afterwards = await anonymous.get(USER, headers=OCS | cookies)
 
     assert with_header.headers["X-User-Id"] == "alice"
     assert (without.headers["X-User-Id"], len(without.headers.get_list("Set-Cookie"))) == ("bob", 4)
@@ -125,25 +127,25 @@ async def test_notes_use_the_cookie_only_with_the_ocs_header(
 
 
 async def test_dav_refuses_the_cookie_of_a_plain_notes_answer(
-    alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     cookies = {"Cookie": await cookies_of(alice, "GET", NOTES)}
 
-    dav = await anybody.request("PROPFIND", HOME, headers=cookies, auth=("bob", "bob"))
-    ocs = await anybody.get(USER, headers=OCS | cookies, auth=("bob", "bob"))
+    dav = await anonymous.request("PROPFIND", HOME, headers=cookies, auth=("bob", "bob"))
+    ocs = await anonymous.get(USER, headers=OCS | cookies, auth=("bob", "bob"))
 
     assert (dav.status_code, "CSRF check not passed." in dav.text) == (401, True)
     assert ocs.headers["X-User-Id"] == "alice"
 
 
-async def test_a_session_ends_with_its_app_password(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_a_session_ends_with_its_app_password(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
     bearer = {"Authorization": f"Bearer {secret}"}
-    cookies = await cookies_of(anybody, "GET", USER, headers=OCS | bearer)
+    cookies = await cookies_of(anonymous, "GET", USER, headers=OCS | bearer)
 
-    before = await anybody.get(USER, headers=OCS | {"Cookie": cookies})
+    before = await anonymous.get(USER, headers=OCS | {"Cookie": cookies})
     sandbox.state.app_passwords.clear()
-    after = await anybody.get(USER, headers=OCS | {"Cookie": cookies})
+    after = await anonymous.get(USER, headers=OCS | {"Cookie": cookies})
 
     assert (before.status_code, after.status_code) == (200, 401)
 
@@ -156,56 +158,56 @@ async def test_a_cookie_that_means_nothing_is_ignored(alice: httpx2.AsyncClient,
 
 
 async def test_an_app_password_works_as_bearer_and_as_basic(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
 
-    bearer = await anybody.get(USER, headers=OCS | {"Authorization": f"Bearer {secret}"})
-    basic = await anybody.get(USER, headers=OCS, auth=("alice", secret))
+    bearer = await anonymous.get(USER, headers=OCS | {"Authorization": f"Bearer {secret}"})
+    basic = await anonymous.get(USER, headers=OCS, auth=("alice", secret))
 
     assert (bearer.headers["X-User-Id"], basic.headers["X-User-Id"]) == ("alice", "alice")
 
 
 async def test_an_app_password_needs_the_login_name_it_was_made_for(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     user = sandbox.state.users["alice"]
     secret = sandbox.state.new_app_password(user, login_name="alice@example.test").secret
 
-    email = await anybody.get(USER, headers=OCS, auth=("alice@example.test", secret))
-    uid = await anybody.get(USER, headers=OCS, auth=("alice", secret))
+    email = await anonymous.get(USER, headers=OCS, auth=("alice@example.test", secret))
+    uid = await anonymous.get(USER, headers=OCS, auth=("alice", secret))
 
     assert (email.status_code, email.json()["ocs"]["data"]["id"], uid.status_code) == (200, "alice", 401)
 
 
-async def test_the_login_name_need_not_be_the_uid(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_the_login_name_need_not_be_the_uid(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     sandbox.state.add_user(User("3f2c", "Carol", "carol", login_names=("carol",)))
 
-    response = await anybody.get(USER, headers=OCS, auth=("Carol", "carol"))
+    response = await anonymous.get(USER, headers=OCS, auth=("Carol", "carol"))
 
     assert response.json()["ocs"]["data"]["id"] == "3f2c"
 
 
 async def test_the_app_password_of_a_deleted_user_opens_nothing(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["bob"]).secret
     del sandbox.state.users["bob"]
 
-    response = await anybody.get(USER, headers=OCS, auth=("bob", secret))
+    response = await anonymous.get(USER, headers=OCS, auth=("bob", secret))
 
     assert response.status_code == 401
 
 
 @pytest.mark.parametrize("name", ["alice", "ghost"])
 async def test_a_bad_password_is_refused_in_each_areas_own_words(
-    anybody: httpx2.AsyncClient, name: str
+    anonymous: httpx2.AsyncClient, name: str
 ) -> None:
     auth = (name, "wrong")
 
-    ocs = await anybody.get(USER, headers=OCS, auth=auth)
-    notes = await anybody.get(NOTES, auth=auth)
-    dav = await anybody.request("PROPFIND", HOME, auth=auth)
+    ocs = await anonymous.get(USER, headers=OCS, auth=auth)
+    notes = await anonymous.get(NOTES, auth=auth)
+    dav = await anonymous.request("PROPFIND", HOME, auth=auth)
 
     assert (ocs.status_code, ocs.json()["ocs"]["meta"]["message"]) == (401, "Unauthorised")
     assert (notes.status_code, notes.text, "Cache-Control" in notes.headers) == (401, '{"message":""}', False)
@@ -216,10 +218,10 @@ async def test_a_bad_password_is_refused_in_each_areas_own_words(
     assert dav.text.count("Username or password was incorrect") == 2
 
 
-async def test_an_anonymous_request_is_refused_in_each_areas_own_words(anybody: httpx2.AsyncClient) -> None:
-    notes = await anybody.get(NOTES)
-    notes_with_header = await anybody.get(NOTES, headers=OCS)
-    dav = await anybody.request("PROPFIND", HOME)
+async def test_an_anonymous_request_is_refused_in_each_areas_own_words(anonymous: httpx2.AsyncClient) -> None:
+    notes = await anonymous.get(NOTES)
+    notes_with_header = await anonymous.get(NOTES, headers=OCS)
+    dav = await anonymous.request("PROPFIND", HOME)
 
     assert (notes.status_code, notes.text) == (401, '{"message":"CORS requires basic auth"}')
     assert notes_with_header.text == '{"message":"Current user is not logged in"}'
@@ -227,19 +229,19 @@ async def test_an_anonymous_request_is_refused_in_each_areas_own_words(anybody: 
 
 
 async def test_a_bearer_opens_notes_only_with_the_ocs_header(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["alice"]).secret
     bearer = {"Authorization": f"Bearer {secret}"}
 
-    without = await anybody.get(NOTES, headers=bearer)
-    with_header = await anybody.get(NOTES, headers=OCS | bearer)
+    without = await anonymous.get(NOTES, headers=bearer)
+    with_header = await anonymous.get(NOTES, headers=OCS | bearer)
 
     assert (without.status_code, with_header.status_code) == (401, 200)
 
 
-async def test_basic_credentials_that_cannot_be_read_count_as_none(anybody: httpx2.AsyncClient) -> None:
-    response = await anybody.get(USER, headers=OCS | {"Authorization": "Basic ???"})
+async def test_basic_credentials_that_cannot_be_read_count_as_none(anonymous: httpx2.AsyncClient) -> None:
+    response = await anonymous.get(USER, headers=OCS | {"Authorization": "Basic ???"})
 
     assert response.json()["ocs"]["meta"]["message"] == "Current user is not logged in"
 
@@ -262,12 +264,12 @@ async def test_a_disabled_account_is_503_for_dav_and_401_elsewhere(
 
 
 async def test_a_session_of_an_account_disabled_later_is_refused(
-    sandbox: Sandbox, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     cookies = await cookies_of(alice, "GET", USER, headers=OCS)
     sandbox.state.users["alice"].enabled = False
 
-    response = await anybody.request("PROPFIND", HOME, headers={"Cookie": cookies})
+    response = await anonymous.request("PROPFIND", HOME, headers={"Cookie": cookies})
 
     assert response.status_code == 503
 
@@ -316,18 +318,18 @@ async def test_a_good_login_resets_the_throttle(sandbox: Sandbox, alice: httpx2.
     assert sandbox.throttle.delay_ms("127.0.0.1") == 0
 
 
-async def test_bogus_bearers_are_not_counted(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_bogus_bearers_are_not_counted(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     for _ in range(12):
-        await anybody.get(USER, headers=OCS | {"Authorization": "Bearer bogus"})
+        await anonymous.get(USER, headers=OCS | {"Authorization": "Bearer bogus"})
 
     assert not sandbox.throttle.blocks("127.0.0.1")
 
 
-async def test_capabilities_tell_the_delay(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_capabilities_tell_the_delay(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     for _ in range(11):
         sandbox.throttle.count("127.0.0.1")
 
-    response = await anybody.get("/ocs/v2.php/cloud/capabilities?format=json", headers=OCS)
+    response = await anonymous.get("/ocs/v2.php/cloud/capabilities?format=json", headers=OCS)
 
     assert response.json()["ocs"]["data"]["capabilities"]["bruteforce"]["delay"] == 25_000
 

@@ -49,8 +49,8 @@ async def poll(client: httpx2.AsyncClient, token: str) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("path", ["/index.php/login/v2", "/login/v2"])
-async def test_a_flow_starts_with_two_long_tokens(anybody: httpx2.AsyncClient, path: str) -> None:
-    response = await anybody.post(path)
+async def test_a_flow_starts_with_two_long_tokens(anonymous: httpx2.AsyncClient, path: str) -> None:
+    response = await anonymous.post(path)
 
     document = response.json()
     assert re.fullmatch(r"\w{128}", document["poll"]["token"])
@@ -59,31 +59,31 @@ async def test_a_flow_starts_with_two_long_tokens(anybody: httpx2.AsyncClient, p
 
 
 @pytest.mark.parametrize("token", ["wrong", ""])
-async def test_pending_and_made_up_tokens_look_the_same(anybody: httpx2.AsyncClient, token: str) -> None:
-    pending, _ = await start(anybody)
+async def test_pending_and_made_up_tokens_look_the_same(anonymous: httpx2.AsyncClient, token: str) -> None:
+    pending, _ = await start(anonymous)
 
-    responses = [await poll(anybody, pending), await poll(anybody, token)]
+    responses = [await poll(anonymous, pending), await poll(anonymous, token)]
 
     assert {(response.status_code, response.text) for response in responses} == {(404, "[]")}
 
 
-async def test_polling_with_get_is_405(anybody: httpx2.AsyncClient) -> None:
-    token, _ = await start(anybody)
+async def test_polling_with_get_is_405(anonymous: httpx2.AsyncClient) -> None:
+    token, _ = await start(anonymous)
 
-    response = await anybody.get(f"/login/v2/poll?token={token}")
+    response = await anonymous.get(f"/login/v2/poll?token={token}")
 
     assert (response.status_code, response.text) == (405, "")
     assert response.headers["Content-Type"] == "text/html; charset=UTF-8"
 
 
 async def test_a_person_grants_access_and_the_poll_answers_once(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    token, login = await start(anybody)
+    token, login = await start(anonymous)
 
     connected = await walk(browser, login, "alice", "alice")
-    first = await poll(anybody, token)
-    second = await poll(anybody, token)
+    first = await poll(anonymous, token)
+    second = await poll(anonymous, token)
 
     granted = first.json()
     assert "<h1>Account connected</h1>" in connected.text
@@ -94,18 +94,18 @@ async def test_a_person_grants_access_and_the_poll_answers_once(
     assert (second.status_code, second.text) == (404, "[]")
 
 
-async def test_a_poll_may_be_json(anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient) -> None:
-    token, login = await start(anybody)
+async def test_a_poll_may_be_json(anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient) -> None:
+    token, login = await start(anonymous)
     await walk(browser, login, "bob", "bob")
 
-    response = await anybody.post("/login/v2/poll", json={"token": token})
+    response = await anonymous.post("/login/v2/poll", json={"token": token})
 
     assert response.json()["loginName"] == "bob"
 
 
 @pytest.mark.parametrize("body", ["{broken", "[]"])
-async def test_a_poll_that_cannot_be_read_finds_nothing(anybody: httpx2.AsyncClient, body: str) -> None:
-    response = await anybody.post(
+async def test_a_poll_that_cannot_be_read_finds_nothing(anonymous: httpx2.AsyncClient, body: str) -> None:
+    response = await anonymous.post(
         "/login/v2/poll", content=body, headers={"Content-Type": "application/json"}
     )
 
@@ -113,13 +113,13 @@ async def test_a_poll_that_cannot_be_read_finds_nothing(anybody: httpx2.AsyncCli
 
 
 async def test_the_login_name_is_what_the_person_typed(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    token, login = await start(anybody)
+    token, login = await start(anonymous)
     await walk(browser, login, "alice@example.test", "alice")
 
-    granted = (await poll(anybody, token)).json()
-    user = await anybody.get(
+    granted = (await poll(anonymous, token)).json()
+    user = await anonymous.get(
         "/ocs/v2.php/cloud/user?format=json",
         headers={"OCS-APIRequest": "true"},
         auth=(granted["loginName"], granted["appPassword"]),
@@ -131,39 +131,39 @@ async def test_the_login_name_is_what_the_person_typed(
 
 async def test_two_people_can_grant_one_flow_and_the_last_one_wins(
     sandbox: Sandbox,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     browser: httpx2.AsyncClient,
     connect: Callable[..., httpx2.AsyncClient],
 ) -> None:
-    token, login = await start(anybody)
+    token, login = await start(anonymous)
 
     await walk(browser, login, "alice", "alice")
     async with connect(sandbox, cookies=True) as other_browser:
         await walk(other_browser, login, "bob", "bob")
-    granted = (await poll(anybody, token)).json()
+    granted = (await poll(anonymous, token)).json()
 
     assert granted["loginName"] == "bob"
     assert [made.uid for made in sandbox.state.app_passwords.values()] == ["alice", "bob"]
 
 
 async def test_a_browser_that_is_signed_in_goes_straight_to_the_grant_page(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    _, first = await start(anybody)
+    _, first = await start(anonymous)
     await walk(browser, first, "alice", "alice")
-    token, second = await start(anybody)
+    token, second = await start(anonymous)
 
     await walk(browser, second, "", "")
 
-    assert (await poll(anybody, token)).json()["loginName"] == "alice"
+    assert (await poll(anonymous, token)).json()["loginName"] == "alice"
 
 
 async def test_another_account_can_be_used_from_the_grant_page(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    _, first = await start(anybody)
+    _, first = await start(anonymous)
     await walk(browser, first, "alice", "alice")
-    token, second = await start(anybody)
+    token, second = await start(anonymous)
     picker = await browser.get(second, follow_redirects=True)
     link = re.search(r'href="([^"]+)"', picker.text)
     assert link is not None
@@ -175,7 +175,7 @@ async def test_another_account_can_be_used_from_the_grant_page(
     assert state_token is not None
     await browser.post("/login/v2/grant", data={"stateToken": state_token[1]})
 
-    assert (await poll(anybody, token)).json()["loginName"] == "bob"
+    assert (await poll(anonymous, token)).json()["loginName"] == "bob"
 
 
 async def test_logging_out_without_a_flow_leads_to_the_login_page(browser: httpx2.AsyncClient) -> None:
@@ -185,22 +185,22 @@ async def test_logging_out_without_a_flow_leads_to_the_login_page(browser: httpx
 
 
 async def test_a_flow_expires_after_twenty_minutes(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient, advance: Callable[[timedelta], None]
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient, advance: Callable[[timedelta], None]
 ) -> None:
-    token, login = await start(anybody)
+    token, login = await start(anonymous)
     await walk(browser, login, "alice", "alice")
     advance(timedelta(minutes=20))
 
-    polled = await poll(anybody, token)
+    polled = await poll(anonymous, token)
     landing = await browser.get(login)
 
     assert (polled.status_code, landing.status_code) == (404, 403)
 
 
 async def test_the_landing_page_redirects_to_the_picker(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    _, login = await start(anybody)
+    _, login = await start(anonymous)
 
     response = await browser.get(login)
 
@@ -209,9 +209,9 @@ async def test_the_landing_page_redirects_to_the_picker(
 
 
 async def test_the_grant_page_asks_to_log_in_first(
-    anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
-    _, login = await start(anybody)
+    _, login = await start(anonymous)
     picker = await browser.get(login, follow_redirects=True)
     link = re.search(r'href="([^"]+)"', picker.text)
     assert link is not None
@@ -224,7 +224,7 @@ async def test_the_grant_page_asks_to_log_in_first(
     )
 
 
-async def test_a_visit_without_a_flow_is_forbidden(browser: httpx2.AsyncClient) -> None:
+async def test_a_sign_in_page_without_a_flow_is_forbidden(browser: httpx2.AsyncClient) -> None:
     picker = await browser.get("/login/v2/flow")
     grant_page = await browser.get("/login/v2/grant?stateToken=made-up")
     grant = await browser.post("/login/v2/grant", data={"stateToken": "made-up"})
@@ -282,10 +282,10 @@ async def test_a_throttled_browser_gets_a_429_page(sandbox: Sandbox, browser: ht
 
 
 async def test_names_are_escaped_on_the_pages(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
     sandbox.state.add_user(User("<b>", "<i>", "x"))
-    response = await anybody.post("/login/v2", headers={"User-Agent": "<script>"})
+    response = await anonymous.post("/login/v2", headers={"User-Agent": "<script>"})
 
     picker = await browser.get(path_of(response.json()["login"]), follow_redirects=True)
     login = await browser.get("/login")
@@ -296,11 +296,11 @@ async def test_names_are_escaped_on_the_pages(
 
 
 async def test_urls_follow_the_servers_own_idea_of_its_host(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient, browser: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient, browser: httpx2.AsyncClient
 ) -> None:
     sandbox.state.overwrite_host = "https://cloud.example.org"
 
-    token, login = await start(anybody)
+    token, login = await start(anonymous)
     landing = await browser.get(login)
     browser.headers["Host"] = "nextcloud.test"
     await walk(
@@ -308,7 +308,7 @@ async def test_urls_follow_the_servers_own_idea_of_its_host(
     )
 
     assert landing.headers["Location"].startswith("https://cloud.example.org/login/v2/flow")
-    assert (await poll(anybody, token)).json()["server"] == "https://cloud.example.org"
+    assert (await poll(anonymous, token)).json()["server"] == "https://cloud.example.org"
 
 
 async def test_a_subpath_without_pretty_urls_is_in_every_url(

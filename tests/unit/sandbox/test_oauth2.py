@@ -55,22 +55,22 @@ async def code_for(browser: httpx2.AsyncClient, client: OAuthClient, person: str
     return parse_qs(urlsplit(answer.headers["Location"]).query)["code"][0]
 
 
-async def ask(anybody: httpx2.AsyncClient, client: OAuthClient, **fields: str) -> httpx2.Response:
+async def ask(anonymous: httpx2.AsyncClient, client: OAuthClient, **fields: str) -> httpx2.Response:
     keys = {"client_id": client.client_id, "client_secret": client.client_secret}
-    return await anybody.post(TOKEN, data=keys | fields)
+    return await anonymous.post(TOKEN, data=keys | fields)
 
 
-async def redeem(anybody: httpx2.AsyncClient, client: OAuthClient, code: str) -> dict[str, str]:
-    answer = await ask(anybody, client, grant_type="authorization_code", code=code)
+async def redeem(anonymous: httpx2.AsyncClient, client: OAuthClient, code: str) -> dict[str, str]:
+    answer = await ask(anonymous, client, grant_type="authorization_code", code=code)
     return answer.json()
 
 
-async def refresh(anybody: httpx2.AsyncClient, client: OAuthClient, token: str) -> httpx2.Response:
-    return await ask(anybody, client, grant_type="refresh_token", refresh_token=token)
+async def refresh(anonymous: httpx2.AsyncClient, client: OAuthClient, token: str) -> httpx2.Response:
+    return await ask(anonymous, client, grant_type="refresh_token", refresh_token=token)
 
 
-async def whoami(anybody: httpx2.AsyncClient, token: str) -> int:
-    answer = await anybody.get(USER, headers=OCS | {"Authorization": f"Bearer {token}"})
+async def whoami(anonymous: httpx2.AsyncClient, token: str) -> int:
+    answer = await anonymous.get(USER, headers=OCS | {"Authorization": f"Bearer {token}"})
     return answer.status_code
 
 
@@ -108,11 +108,11 @@ async def test_the_grant_page_names_the_account_and_offers_only_yes(
 
 
 async def test_a_browser_that_is_signed_in_connects_that_person_without_asking_who(
-    browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
     await code_for(browser, client, "bob")
 
-    tokens = await redeem(anybody, client, await code_for(browser, client, "alice"))
+    tokens = await redeem(anonymous, client, await code_for(browser, client, "alice"))
 
     assert tokens["user_id"] == "bob"
 
@@ -186,15 +186,15 @@ async def test_a_grant_page_for_a_deleted_client_is_a_server_error(
 
 
 async def test_a_code_becomes_tokens_for_every_app(
-    browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
 
     bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
-    user = await anybody.get(USER, headers=OCS | bearer)
-    home = await anybody.request("PROPFIND", HOME, headers=bearer | {"Depth": "0"})
-    notes = await anybody.get(NOTES, headers=OCS | bearer)
-    plain = await anybody.get(NOTES, headers=bearer)
+    user = await anonymous.get(USER, headers=OCS | bearer)
+    home = await anonymous.request("PROPFIND", HOME, headers=bearer | {"Depth": "0"})
+    notes = await anonymous.get(NOTES, headers=OCS | bearer)
+    plain = await anonymous.get(NOTES, headers=bearer)
     assert (len(tokens["access_token"]), len(tokens["refresh_token"])) == (72, 128)
     assert (tokens["expires_in"], tokens["user_id"]) == (3600, "alice")
     assert [user.status_code, home.status_code, notes.status_code] == [200, 207, 200]
@@ -206,49 +206,49 @@ async def test_a_session_cookie_beats_an_access_token(
     sandbox: Sandbox,
     bob: httpx2.AsyncClient,
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
     cookies = (await bob.get(USER, headers=OCS | {"Cookie": "cookie_test=test"})).headers.get_list(
         "Set-Cookie"
     )
     headers = {"Authorization": f"Bearer {tokens['access_token']}", "Cookie": "; ".join(cookies)}
 
-    answer = await anybody.get(USER, headers=OCS | headers)
+    answer = await anonymous.get(USER, headers=OCS | headers)
 
     assert answer.headers["X-User-Id"] == "bob"
 
 
 async def test_an_access_token_ends_after_an_hour(
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
     bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
 
     advance(timedelta(minutes=59))
-    before = await whoami(anybody, tokens["access_token"])
+    before = await whoami(anonymous, tokens["access_token"])
     advance(timedelta(minutes=1))
-    after = await whoami(anybody, tokens["access_token"])
-    deleted = await anybody.delete(APP_PASSWORD, headers=OCS | bearer)
-    home = await anybody.request("PROPFIND", HOME, headers=bearer)
-    renewed = await refresh(anybody, client, tokens["refresh_token"])
+    after = await whoami(anonymous, tokens["access_token"])
+    deleted = await anonymous.delete(APP_PASSWORD, headers=OCS | bearer)
+    home = await anonymous.request("PROPFIND", HOME, headers=bearer)
+    renewed = await refresh(anonymous, client, tokens["refresh_token"])
 
     assert (before, after, deleted.status_code, renewed.status_code) == (200, 401, 401, 200)
     assert "Bearer token was incorrect" in home.text
 
 
 async def test_a_refresh_token_works_once_and_its_successor_stays_good(
-    browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    old = await redeem(anybody, client, await code_for(browser, client))
+    old = await redeem(anonymous, client, await code_for(browser, client))
 
-    new = (await refresh(anybody, client, old["refresh_token"])).json()
-    again = await refresh(anybody, client, old["refresh_token"])
-    next_one = await refresh(anybody, client, new["refresh_token"])
+    new = (await refresh(anonymous, client, old["refresh_token"])).json()
+    again = await refresh(anonymous, client, old["refresh_token"])
+    next_one = await refresh(anonymous, client, new["refresh_token"])
 
     assert (again.status_code, again.json()) == (400, {"error": "invalid_request"})
     assert next_one.status_code == 200
@@ -256,45 +256,45 @@ async def test_a_refresh_token_works_once_and_its_successor_stays_good(
 
 async def test_the_old_access_token_lives_some_seconds_more(
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    old = await redeem(anybody, client, await code_for(browser, client))
-    new = (await refresh(anybody, client, old["refresh_token"])).json()
+    old = await redeem(anonymous, client, await code_for(browser, client))
+    new = (await refresh(anonymous, client, old["refresh_token"])).json()
 
-    at_once = await whoami(anybody, old["access_token"])
+    at_once = await whoami(anonymous, old["access_token"])
     advance(timedelta(seconds=10))
-    later = await whoami(anybody, old["access_token"])
+    later = await whoami(anonymous, old["access_token"])
 
-    assert (at_once, later, await whoami(anybody, new["access_token"])) == (200, 401, 200)
+    assert (at_once, later, await whoami(anonymous, new["access_token"])) == (200, 401, 200)
 
 
 async def test_many_refreshes_leave_no_dead_tokens_behind(
     sandbox: Sandbox,
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
 
     for _ in range(5):
         advance(timedelta(minutes=1))
-        tokens = (await refresh(anybody, client, tokens["refresh_token"])).json()
+        tokens = (await refresh(anonymous, client, tokens["refresh_token"])).json()
 
     assert len(sandbox.state.app_passwords) == 2
 
 
 async def test_parallel_refreshes_all_answer_and_one_successor_lives(
-    sandbox: Sandbox, browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    sandbox: Sandbox, browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
     sandbox.state.oauth_races = 2
 
-    answers = [await refresh(anybody, client, tokens["refresh_token"]) for _ in range(4)]
+    answers = [await refresh(anonymous, client, tokens["refresh_token"]) for _ in range(4)]
     successors = [answer.json()["refresh_token"] for answer in answers[:3]]
-    used = [(await refresh(anybody, client, token)).status_code for token in successors]
+    used = [(await refresh(anonymous, client, token)).status_code for token in successors]
 
     assert [answer.status_code for answer in answers] == [200, 200, 200, 400]
     assert used == [400, 400, 200]
@@ -305,71 +305,71 @@ async def test_deleting_with_an_access_token_ends_the_whole_family(
     which: str,
     sandbox: Sandbox,
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    old = await redeem(anybody, client, await code_for(browser, client))
-    new = (await refresh(anybody, client, old["refresh_token"])).json()
+    old = await redeem(anonymous, client, await code_for(browser, client))
+    new = (await refresh(anonymous, client, old["refresh_token"])).json()
     used = {"old": old, "new": new}[which]["access_token"]
 
-    deleted = await anybody.delete(APP_PASSWORD, headers=OCS | {"Authorization": f"Bearer {used}"})
-    renewed = await refresh(anybody, client, new["refresh_token"])
+    deleted = await anonymous.delete(APP_PASSWORD, headers=OCS | {"Authorization": f"Bearer {used}"})
+    renewed = await refresh(anonymous, client, new["refresh_token"])
 
     assert deleted.status_code == 200
-    assert await whoami(anybody, old["access_token"]) == await whoami(anybody, new["access_token"]) == 401
+    assert await whoami(anonymous, old["access_token"]) == await whoami(anonymous, new["access_token"]) == 401
     assert (renewed.status_code, renewed.json()) == (400, {"error": "invalid_request"})
     assert sandbox.state.app_passwords == {}
 
 
 async def test_a_code_works_once_for_ten_minutes_and_is_good_as_a_refresh_token(
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
     used, odd, late, later = [await code_for(browser, client) for _ in range(4)]
-    await redeem(anybody, client, used)
+    await redeem(anonymous, client, used)
 
-    again = await redeem(anybody, client, used)
-    as_refresh = await refresh(anybody, client, odd)
+    again = await redeem(anonymous, client, used)
+    as_refresh = await refresh(anonymous, client, odd)
     advance(timedelta(minutes=10, seconds=1))
-    too_late = await redeem(anybody, client, late)
-    much_later = await refresh(anybody, client, later)
+    too_late = await redeem(anonymous, client, late)
+    much_later = await refresh(anonymous, client, later)
 
     assert again == too_late == {"error": "invalid_request"}
     assert (as_refresh.status_code, much_later.status_code) == (200, 200)
 
 
 async def test_the_token_endpoint_takes_any_redirect_address_and_basic_or_json(
-    browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
     first, second = await code_for(browser, client), await code_for(browser, client)
     wanted = {"grant_type": "authorization_code", "redirect_uri": "https://evil.test/"}
     keys = {"client_id": client.client_id, "client_secret": client.client_secret}
 
-    by_basic = await anybody.post(
+    by_basic = await anonymous.post(
         TOKEN, data=wanted | {"code": first}, auth=(client.client_id, client.client_secret)
     )
-    by_json = await anybody.post(TOKEN, json=wanted | keys | {"code": second})
+    by_json = await anonymous.post(TOKEN, json=wanted | keys | {"code": second})
 
     assert (by_basic.status_code, by_json.status_code) == (200, 200)
 
 
 async def test_wrong_credentials_of_the_client_leave_the_code_good(
-    sandbox: Sandbox, browser: httpx2.AsyncClient, anybody: httpx2.AsyncClient, client: OAuthClient
+    sandbox: Sandbox, browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
     other = sandbox.state.new_oauth_client("other", CALLBACK)
     code = await code_for(browser, client)
     wanted = {"grant_type": "authorization_code", "code": code}
 
     refused = [
-        await anybody.post(TOKEN, data=wanted | {"client_id": client.client_id, "client_secret": "wrong"}),
-        await anybody.post(TOKEN, data=wanted, headers={"Authorization": "Basic ???"}),
-        await ask(anybody, other, **wanted),
+        await anonymous.post(TOKEN, data=wanted | {"client_id": client.client_id, "client_secret": "wrong"}),
+        await anonymous.post(TOKEN, data=wanted, headers={"Authorization": "Basic ???"}),
+        await ask(anonymous, other, **wanted),
     ]
 
     assert [answer.json() for answer in refused] == [{"error": "invalid_client"}] * 3
-    assert "access_token" in await redeem(anybody, client, code)
+    assert "access_token" in await redeem(anonymous, client, code)
 
 
 @pytest.mark.parametrize(
@@ -382,26 +382,26 @@ async def test_wrong_credentials_of_the_client_leave_the_code_good(
     ],
 )
 async def test_a_bad_token_request_is_400(
-    body: bytes, kind: str, error: str, anybody: httpx2.AsyncClient
+    body: bytes, kind: str, error: str, anonymous: httpx2.AsyncClient
 ) -> None:
-    answer = await anybody.post(TOKEN, content=body, headers={"Content-Type": kind})
+    answer = await anonymous.post(TOKEN, content=body, headers={"Content-Type": kind})
 
     assert (answer.status_code, answer.json()) == (400, {"error": error})
 
 
 async def test_ten_failed_token_requests_block_good_ones_for_half_an_hour(
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
 
-    failed = [(await refresh(anybody, client, f"wrong {number}")).status_code for number in range(10)]
-    blocked = await refresh(anybody, client, tokens["refresh_token"])
-    still_works = await whoami(anybody, tokens["access_token"])
+    failed = [(await refresh(anonymous, client, f"wrong {number}")).status_code for number in range(10)]
+    blocked = await refresh(anonymous, client, tokens["refresh_token"])
+    still_works = await whoami(anonymous, tokens["access_token"])
     advance(timedelta(minutes=30))
-    good = await refresh(anybody, client, tokens["refresh_token"])
+    good = await refresh(anonymous, client, tokens["refresh_token"])
 
     assert failed == [400] * 10
     assert (blocked.status_code, blocked.headers["Content-Type"]) == (429, "text/html; charset=UTF-8")
@@ -421,7 +421,7 @@ async def admin(
 async def test_an_admin_registers_a_client(
     sandbox: Sandbox,
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     admin: httpx2.AsyncClient,
 ) -> None:
     document = {"name": "mcp", "redirectUri": CALLBACK}
@@ -436,16 +436,16 @@ async def test_an_admin_registers_a_client(
         "clientSecret": client.client_secret,
     }
     assert (len(client.client_id), len(client.client_secret)) == (64, 64)
-    assert "access_token" in await redeem(anybody, client, await code_for(browser, client))
+    assert "access_token" in await redeem(anonymous, client, await code_for(browser, client))
 
 
 async def test_only_an_admin_with_the_ocs_header_registers_clients(
-    admin: httpx2.AsyncClient, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    admin: httpx2.AsyncClient, alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     document = {"name": "mcp", "redirectUri": CALLBACK}
 
     answers = [
-        await anybody.post(CLIENTS, headers=OCS, json=document),
+        await anonymous.post(CLIENTS, headers=OCS, json=document),
         await alice.post(CLIENTS, headers=OCS, json=document),
         await admin.post(CLIENTS, json=document),
         await admin.post(CLIENTS, headers=OCS, json=document | {"redirectUri": "/callback"}),
@@ -459,11 +459,11 @@ async def test_only_an_admin_with_the_ocs_header_registers_clients(
 async def test_deleting_a_client_ends_every_password_of_its_name(
     sandbox: Sandbox,
     browser: httpx2.AsyncClient,
-    anybody: httpx2.AsyncClient,
+    anonymous: httpx2.AsyncClient,
     admin: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    tokens = await redeem(anybody, client, await code_for(browser, client))
+    tokens = await redeem(anonymous, client, await code_for(browser, client))
     sandbox.state.new_app_password(sandbox.state.users["bob"], name=client.name)
     other = sandbox.state.new_app_password(sandbox.state.users["bob"], name="phone")
 
@@ -471,7 +471,7 @@ async def test_deleting_a_client_ends_every_password_of_its_name(
 
     assert (deleted.status_code, deleted.json()) == (200, [])
     assert list(sandbox.state.app_passwords) == [other.secret]
-    assert (await refresh(anybody, client, tokens["refresh_token"])).json() == {"error": "invalid_request"}
+    assert (await refresh(anonymous, client, tokens["refresh_token"])).json() == {"error": "invalid_request"}
 
 
 async def test_the_pages_of_a_nextcloud_below_a_path_stay_below_it(
@@ -497,12 +497,12 @@ async def test_the_pages_of_a_nextcloud_below_a_path_stay_below_it(
 
 
 async def test_a_bearer_of_a_trusted_issuer_acts_as_that_person(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     sandbox.state.check_bearer = {"for alice": "alice", "for nobody": "carol", "for bob": "bob"}.get
     sandbox.state.users["bob"].enabled = False
 
-    statuses = [await whoami(anybody, token) for token in ("for alice", "for nobody", "for bob", "bogus")]
+    statuses = [await whoami(anonymous, token) for token in ("for alice", "for nobody", "for bob", "bogus")]
 
     assert statuses == [200, 401, 401, 401]
 
@@ -511,11 +511,11 @@ SECURITY = "/index.php/settings/admin/security"
 
 
 async def test_the_security_page_lists_the_clients_without_their_secrets(
-    anybody: httpx2.AsyncClient, sandbox: Sandbox, client: OAuthClient
+    anonymous: httpx2.AsyncClient, sandbox: Sandbox, client: OAuthClient
 ) -> None:
     sandbox.add_user("admin", admin=True)
 
-    page = await anybody.get(SECURITY, auth=("admin", "admin"))
+    page = await anonymous.get(SECURITY, auth=("admin", "admin"))
 
     found = re.search(r'id="initial-state-oauth2-clients" value="([^"]+)"', page.text)
     assert found is not None
@@ -531,10 +531,10 @@ async def test_the_security_page_lists_the_clients_without_their_secrets(
 
 
 async def test_the_security_page_is_for_administrators(
-    anybody: httpx2.AsyncClient, alice: httpx2.AsyncClient
+    anonymous: httpx2.AsyncClient, alice: httpx2.AsyncClient
 ) -> None:
     assert (await alice.get(SECURITY)).status_code == 403
-    assert (await anybody.get(SECURITY)).status_code == 401
+    assert (await anonymous.get(SECURITY)).status_code == 401
 
 
 async def test_without_the_app_the_security_page_tells_of_no_clients(

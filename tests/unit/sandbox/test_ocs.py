@@ -63,8 +63,8 @@ async def test_a_request_without_the_ocs_header_fails_the_csrf_check(alice: http
     assert response.headers["X-User-Id"] == "alice"
 
 
-async def test_an_anonymous_person_is_not_logged_in(anybody: httpx2.AsyncClient) -> None:
-    response = await anybody.get("/ocs/v2.php/cloud/user?format=json", headers=OCS)
+async def test_an_anonymous_person_is_not_logged_in(anonymous: httpx2.AsyncClient) -> None:
+    response = await anonymous.get("/ocs/v2.php/cloud/user?format=json", headers=OCS)
 
     assert response.status_code == 401
     assert response.json()["ocs"]["meta"] == {
@@ -104,9 +104,9 @@ async def test_capabilities_lack_an_app_that_is_not_installed(
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer bogus"}])
 async def test_anonymous_capabilities_are_few_also_with_a_bad_bearer(
-    anybody: httpx2.AsyncClient, headers: dict[str, str]
+    anonymous: httpx2.AsyncClient, headers: dict[str, str]
 ) -> None:
-    response = await anybody.get("/ocs/v2.php/cloud/capabilities?format=json", headers=OCS | headers)
+    response = await anonymous.get("/ocs/v2.php/cloud/capabilities?format=json", headers=OCS | headers)
 
     assert response.status_code == 200
     assert set(response.json()["ocs"]["data"]["capabilities"]) == {"bruteforce", "theming"}
@@ -124,14 +124,14 @@ async def test_capabilities_honour_if_none_match(alice: httpx2.AsyncClient) -> N
 
 
 async def test_the_menu_lists_the_apps_that_a_person_can_open(
-    sandbox: Sandbox, alice: httpx2.AsyncClient, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient
 ) -> None:
     url = "/ocs/v2.php/core/navigation/apps?format=json"
     sandbox.state.users["alice"].denied_apps = frozenset({"news"})
 
     response = await alice.get(url, headers=OCS)
     again = await alice.get(url, headers=OCS | {"If-None-Match": response.headers["ETag"]})
-    anonymous = await anybody.get(url, headers=OCS)
+    refused = await anonymous.get(url, headers=OCS)
 
     items = {item["id"]: item for item in response.json()["ocs"]["data"]}
     assert {"files", "notes", "mail", "collectives"} <= items.keys()
@@ -140,7 +140,7 @@ async def test_the_menu_lists_the_apps_that_a_person_can_open(
         "id": "notes", "order": 10, "href": "/apps/notes/", "icon": "/apps/notes/img/app.svg", "type": "link",
         "name": "Notes", "app": "notes", "active": False, "unread": 0, "classes": "", "default": False,
     }  # fmt: skip
-    assert (again.status_code, anonymous.status_code) == (304, 401)
+    assert (again.status_code, refused.status_code) == (304, 401)
 
 
 async def test_xml_is_the_default_form(alice: httpx2.AsyncClient) -> None:
@@ -165,10 +165,10 @@ async def test_a_real_password_makes_an_app_password(sandbox: Sandbox, bob: http
     assert sandbox.state.app_passwords[made].uid == "bob"
 
 
-async def test_an_app_password_makes_no_other(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_an_app_password_makes_no_other(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     secret = sandbox.state.new_app_password(sandbox.state.users["bob"]).secret
 
-    response = await anybody.get(
+    response = await anonymous.get(
         "/ocs/v2.php/core/getapppassword?format=json", headers=OCS, auth=("bob", secret)
     )
 
@@ -179,12 +179,12 @@ async def test_an_app_password_makes_no_other(sandbox: Sandbox, anybody: httpx2.
     )
 
 
-async def test_a_deleted_app_password_is_dead(sandbox: Sandbox, anybody: httpx2.AsyncClient) -> None:
+async def test_a_deleted_app_password_is_dead(sandbox: Sandbox, anonymous: httpx2.AsyncClient) -> None:
     auth = ("bob", sandbox.state.new_app_password(sandbox.state.users["bob"]).secret)
     url = "/ocs/v2.php/core/apppassword?format=json"
 
-    deleted = await anybody.delete(url, headers=OCS, auth=auth)
-    again = await anybody.delete(url, headers=OCS, auth=auth)
+    deleted = await anonymous.delete(url, headers=OCS, auth=auth)
+    again = await anonymous.delete(url, headers=OCS, auth=auth)
 
     assert deleted.status_code == 200
     assert deleted.text == '{"ocs":{"meta":{"status":"ok","statuscode":200,"message":"OK"},"data":[]}}'
@@ -205,11 +205,11 @@ async def test_a_real_password_is_no_app_password(bob: httpx2.AsyncClient, metho
 
 
 async def test_a_rotated_app_password_replaces_the_old_one(
-    sandbox: Sandbox, anybody: httpx2.AsyncClient
+    sandbox: Sandbox, anonymous: httpx2.AsyncClient
 ) -> None:
     old = sandbox.state.new_app_password(sandbox.state.users["bob"], name="phone").secret
 
-    response = await anybody.post(
+    response = await anonymous.post(
         "/ocs/v2.php/core/apppassword/rotate?format=json", headers=OCS, auth=("bob", old)
     )
 
@@ -218,8 +218,8 @@ async def test_a_rotated_app_password_replaces_the_old_one(
     assert sandbox.state.app_passwords[made].name == "phone"
 
 
-async def test_status_php_answers_without_a_sign_in(anybody: httpx2.AsyncClient) -> None:
-    response = await anybody.get("/status.php")
+async def test_status_php_answers_without_a_sign_in(anonymous: httpx2.AsyncClient) -> None:
+    response = await anonymous.get("/status.php")
 
     assert response.headers["Content-Type"] == "application/json"
     assert response.json() == {

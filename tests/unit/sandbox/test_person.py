@@ -37,7 +37,7 @@ async def visit() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]
         await browser.aclose()
 
 
-async def test_a_person_signs_in_and_the_way_back_is_not_opened() -> None:
+async def test_a_user_signs_in_and_the_callback_is_not_opened() -> None:
     issuer = Issuer()
     issuer.add_client("app", secret="s", redirect_uris=[CALLBACK])
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(issuer.app)) as browser:
@@ -84,7 +84,9 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
     ]
 
 
-async def test_a_refusal_ends_the_visit(visit: Callable[[Answers], tuple[Person, list[str]]]) -> None:
+async def test_a_refusal_ends_the_consent_request(
+    visit: Callable[[Answers], tuple[Person, list[str]]],
+) -> None:
     alice, sent = visit({("GET", "/oauth/provision"): html("<form><button>Change</button></form>", 403)})
 
     page = await alice.consent(START)
@@ -92,7 +94,7 @@ async def test_a_refusal_ends_the_visit(visit: Callable[[Answers], tuple[Person,
     assert (page.status, sent) == (403, ["GET /oauth/provision"])
 
 
-async def test_a_visit_that_goes_round_in_circles_is_given_up(
+async def test_a_redirect_loop_is_given_up(
     visit: Callable[[Answers], tuple[Person, list[str]]],
 ) -> None:
     alice, _ = visit({("GET", "/oauth/provision"): html("", Refresh=f"0; url={START}")})

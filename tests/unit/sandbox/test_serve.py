@@ -42,7 +42,7 @@ async def test_serving_ends_when_it_is_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-async def test_after_a_cancelled_one_the_next_sandbox_still_hears_its_visitors() -> None:
+async def test_after_a_cancelled_one_the_next_sandbox_still_accepts_connections() -> None:
     with anyio.move_on_after(0.5):
         await serve(Sandbox())
 

@@ -118,5 +118,5 @@ async def test_a_preview_is_a_small_picture(alice: httpx2.AsyncClient, sandbox: 
     assert (response.content, response.headers["X-User-Id"]) == (PIXEL, "alice")
 
 
-async def test_a_preview_needs_a_user(anybody: httpx2.AsyncClient) -> None:
-    assert (await anybody.get("/core/preview?fileId=1")).status_code == 401
+async def test_a_preview_needs_a_user(anonymous: httpx2.AsyncClient) -> None:
+    assert (await anonymous.get("/core/preview?fileId=1")).status_code == 401

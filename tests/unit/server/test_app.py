@@ -25,8 +25,8 @@ async def test_the_sandbox_is_started_and_named_where_it_is_asked_for(tmp_path: 
     asked = environment.load(data_dir=tmp_path, sandbox=True)
 
     async with (
-        app._with_nextcloud(plain) as same,  # pyright: ignore[reportPrivateUsage]
-        app._with_nextcloud(asked) as own,  # pyright: ignore[reportPrivateUsage]
+        app.with_nextcloud(plain) as same,
+        app.with_nextcloud(asked) as own,
         httpx2.AsyncClient() as client,
     ):
         status = await client.get(f"{own.nextcloud_host}/status.php")

@@ -29,6 +29,18 @@ def test_the_old_name_of_an_excluded_tool_leaves_out_the_tool_that_does_it_now()
     assert names("deck", "news") - left_out == {"nc_deck_get_board", "nc_news_read_articles"}
 
 
+def test_an_old_name_is_said_to_leave_out_all_that_its_tool_does_now() -> None:
+    (said,) = mcp_server.left_out_by_old_names(["nc_deck_list_boards"])
+
+    assert said.startswith("EXCLUDE_TOOLS names nc_deck_list_boards, an old name of nc_deck_get_board.")
+    assert "with all that it does now: “List the Deck boards, or show one" in said
+
+
+@pytest.mark.parametrize("exclude", [[], ["nc_deck_get_board"], ["nc_deck_get_board", "nc_deck_list_boards"]])
+def test_a_tool_under_its_name_of_today_causes_no_warning(exclude: list[str]) -> None:
+    assert mcp_server.left_out_by_old_names(exclude) == []
+
+
 def test_an_old_name_is_not_listed_and_needs_what_its_tool_needs() -> None:
     specs = mcp_server.select(("deck", "tables", "forms", "news"), exclude=(), read_only=False)
 

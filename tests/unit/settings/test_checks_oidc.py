@@ -163,6 +163,33 @@ def test_what_many_people_need_is_asked_for_by_name(field: str) -> None:
         load(**{name: text for name, text in SAFE.items() if name != field})
 
 
+def test_all_that_is_missing_is_named_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(mode="oidc")
+
+    first, *others = str(caught.value).splitlines()
+    assert first == "7 settings are missing for MODE=oidc:"
+    assert [line.partition(":")[0].strip().lower() for line in others] == [
+        *(name for name in SAFE if name not in ("mode", "trusted_proxies", "oidc_client_secret"))
+    ]
+    assert "redirect URI the address of this server and /oauth/callback/sign-in" in str(caught.value)
+
+
+def test_what_another_grant_provider_does_not_need_is_not_missed() -> None:
+    with pytest.raises(ConfigurationError, match=r"^2 settings are missing for MODE=oidc:") as caught:
+        load(
+            mode="oidc",
+            sandbox=True,
+            grant_provider="login_flow",
+            account_mapping="uid",
+            nextcloud_mcp_server_url=MCP,
+            token_encryption_keys="a-key",
+        )
+
+    assert "OIDC_ISSUER" in str(caught.value)
+    assert f"redirect URI {MCP}/oauth/callback/sign-in" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
@@ -278,6 +305,7 @@ def test_a_draft_needs_both_addresses_and_nothing_else() -> None:
     ("overrides", "sentence"),
     [
         ({"nextcloud_mcp_server_url": MCP}, "No Nextcloud is set"),
+        ({}, "2 settings are missing:\n  NEXTCLOUD_HOST: .*\n  NEXTCLOUD_MCP_SERVER_URL: "),
         ({"nextcloud_host": "https://cloud.example.org"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
         ({"nextcloud_host": MCP, "nextcloud_mcp_server_url": MCP}, "has the origin of NEXTCLOUD_HOST"),
     ],

@@ -193,7 +193,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"mode": "builtin"}, "NEXTCLOUD_MCP_SERVER_URL is missing"),
+        ({"mode": "builtin"}, "5 settings are missing for MODE=builtin"),
         ({"mode": "many"}, "MODE is not right: use personal, oidc or builtin."),
         ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),

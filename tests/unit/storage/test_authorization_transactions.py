@@ -63,7 +63,7 @@ async def test_a_state_is_taken_once(database: Database, auth_transaction: Autho
     assert await database.auth_transactions.take(STATE, browser=BROWSER) is None
 
 
-async def test_a_trip_that_is_ended_from_another_browser_spends_its_codes(
+async def test_an_authorization_transaction_that_is_ended_from_another_browser_spends_its_codes(
     database: Database, auth_transaction: AuthorizationTransaction
 ) -> None:
     await database.auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
@@ -101,7 +101,7 @@ async def test_another_browser_gets_nothing_and_ends_nothing(
     assert await database.auth_transactions.take(STATE, browser=BROWSER) == auth_transaction
 
 
-async def test_a_trip_of_more_than_ten_minutes_is_over(
+async def test_an_authorization_transaction_expires_after_ten_minutes(
     database: Database, auth_transaction: AuthorizationTransaction, advance: Advance
 ) -> None:
     await database.auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
@@ -111,7 +111,7 @@ async def test_a_trip_of_more_than_ten_minutes_is_over(
     assert await database.auth_transactions.take(STATE, browser=BROWSER) is None
 
 
-async def test_without_its_key_a_trip_begins_anew(
+async def test_without_its_key_an_authorization_transaction_must_begin_anew(
     open_database: Open, auth_transaction: AuthorizationTransaction
 ) -> None:
     await (await open_database()).auth_transactions.create(auth_transaction, state=STATE, browser=BROWSER)
@@ -131,7 +131,7 @@ async def test_a_sign_in_for_a_page_has_no_request_of_a_client(
     assert await database.auth_transactions.take("s-state", browser=BROWSER) == page
 
 
-async def test_what_came_back_waits_in_its_own_browser_alone(
+async def test_a_callback_result_waits_in_its_own_browser_only(
     database: Database, completed: CompletedTransaction
 ) -> None:
     await database.auth_transactions.hold(completed, browser=BROWSER)
@@ -164,7 +164,7 @@ async def test_without_its_key_no_user_is_shown_and_nothing_is_lost(
     assert await database.auth_transactions.release_due(nextcloud_url=URL) == 1
 
 
-async def test_one_word_connects_account_credential_and_permission(
+async def test_one_confirmation_connects_account_credential_and_permission(
     database: Database,
     completed: CompletedTransaction,
     connect: Callable[..., Awaitable[bool]],
@@ -185,7 +185,7 @@ async def test_one_word_connects_account_credential_and_permission(
     assert await outbox(database) == []
 
 
-async def test_the_word_said_twice_changes_nothing(
+async def test_a_second_confirmation_changes_nothing(
     database: Database,
     completed: CompletedTransaction,
     connect: Callable[..., Awaitable[bool]],
@@ -410,10 +410,10 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     await database.oauth_tokens.add_code("code", code, expires_at=now() + timedelta(minutes=1))
     ended = AuditEntry(now(), alice, "", "account", "ended")
 
-    assert not await database.grants.meet(alice, None, ended)
-    assert not await database.grants.meet(alice, "00000007oc", ended)
+    assert not await database.grants.end_former_user(alice, None, ended)
+    assert not await database.grants.end_former_user(alice, "00000007oc", ended)
     assert await database.grants.find(alice, CLIENT) is not None
-    assert await database.grants.meet(alice, "00000099oc", ended)
+    assert await database.grants.end_former_user(alice, "00000099oc", ended)
 
     assert await database.grants.find(alice, CLIENT) is None
     assert await database.grants.permissions(alice) == []
@@ -429,7 +429,7 @@ async def test_a_user_who_was_made_anew_gets_nothing_of_the_former_one(
     assert still is not None
     assert still.state.final
     assert [entry.action for entry in await database.audit.recent(alice, 1)] == ["account"]
-    assert not await database.grants.meet(alice, "00000099oc", ended)
+    assert not await database.grants.end_former_user(alice, "00000099oc", ended)
 
 
 async def test_a_former_one_whose_key_is_lost_or_who_had_disconnected_is_ended_too(
@@ -445,8 +445,8 @@ async def test_a_former_one_whose_key_is_lost_or_who_had_disconnected_is_ended_t
     await sign_in_fixtures.connect(database, completed, now)
     other = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
-    assert await other.grants.meet(alice, "00000099oc", ended)
-    assert not await other.grants.meet(bob, "00000099oc", ended)
+    assert await other.grants.end_former_user(alice, "00000099oc", ended)
+    assert not await other.grants.end_former_user(bob, "00000099oc", ended)
 
     assert await database.grants.find(alice, CLIENT) is None
-    assert await database.grants.meet(alice, "00000100oc", ended)
+    assert await database.grants.end_former_user(alice, "00000100oc", ended)

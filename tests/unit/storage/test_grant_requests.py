@@ -20,7 +20,7 @@ async def test_a_flow_comes_back_as_it_left(database: Database, ask: Ask, depart
     assert await database.grant_requests.take("state-2", sign_in="browser-1") == full
 
 
-async def test_a_state_comes_back_once(database: Database, ask: Ask, depart: Depart) -> None:
+async def test_a_state_is_accepted_once(database: Database, ask: Ask, depart: Depart) -> None:
     await depart(await ask())
 
     first = await database.grant_requests.take("state-1", sign_in="browser-1")

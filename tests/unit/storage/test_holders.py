@@ -61,7 +61,7 @@ async def test_a_client_without_valid_tokens_is_not_listed(
     await database.oauth_tokens.end(alice, client_id="claude")
 
     assert await database.oauth_tokens.holders(alice) == []
-    assert await database.oauth_tokens.people() == {"codex": 1}
+    assert await database.oauth_tokens.count_users() == {"codex": 1}
 
 
 async def test_people_are_counted_once_however_often_they_signed_in(
@@ -72,4 +72,4 @@ async def test_people_are_counted_once_however_often_they_signed_in(
     await give_tokens(bob, "codex")
     await give_tokens(bob, "claude")
 
-    assert await database.oauth_tokens.people() == {"codex": 2, "claude": 1}
+    assert await database.oauth_tokens.count_users() == {"codex": 2, "claude": 1}

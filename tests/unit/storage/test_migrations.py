@@ -146,7 +146,7 @@ async def test_a_database_of_the_first_schema_keeps_every_row(
     assert await upgraded.elicitations.count_refusal(asked.id) == 1
 
 
-async def test_going_back_takes_away_what_came_and_nothing_else(
+async def test_going_back_discards_the_callback_result_and_nothing_else(
     database: Database, engine: AsyncEngine
 ) -> None:
     await database.outbox.next_due_at()

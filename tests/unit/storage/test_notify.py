@@ -170,7 +170,7 @@ async def test_a_quiet_connection_is_asked_now_and_then_whether_it_lives(url: st
 
 
 @pytest.mark.process
-async def test_a_wait_ends_at_once_when_another_process_finishes_the_visit(
+async def test_a_wait_ends_at_once_when_another_process_finishes_the_consent_request(
     url: str, database: Database, ask: Ask, group: TaskGroup, execute: Execute
 ) -> None:
     # Longer than anyone waits: only an announcement ends the wait.

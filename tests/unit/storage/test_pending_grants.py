@@ -12,8 +12,8 @@ from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
     ElicitationState,
-    Held,
     PendingGrant,
+    PendingGrantState,
     Principal,
 )
 from nextcloud_mcp_server.storage.tokens import load_tokens
@@ -62,7 +62,7 @@ async def test_a_grant_whose_note_is_being_worked_off_is_not_held(
 
     held_now = await database.pending_grants.hold(held, sign_in="browser-2", note=note)
 
-    assert held_now is Held.NOT_STORED
+    assert held_now is PendingGrantState.NOT_STORED
     assert await database.pending_grants.find(asked.id, sign_in="browser-2") is None
 
 
@@ -141,7 +141,7 @@ async def test_a_grant_of_a_consent_request_that_expires_is_ended_at_nextcloud(
     assert await released(database) == ["access-1"]
 
 
-async def test_disconnecting_ends_what_waits_for_a_word(
+async def test_disconnecting_ends_pending_grants(
     database: Database, ask: Ask, hold: Hold, alice: Principal, entry: Callable[..., AuditEntry]
 ) -> None:
     asked = await ask()

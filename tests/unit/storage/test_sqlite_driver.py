@@ -65,7 +65,7 @@ async def test_a_transaction_can_be_taken_back_and_without_one_nothing_is(
     assert await cursor.fetchall() == [(0,)]
 
 
-async def test_the_library_above_makes_one_trip_for_each_statement(
+async def test_the_library_above_makes_one_round_trip_for_each_statement(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = backend_of(file_url(tmp_path / "test.db")).engine()

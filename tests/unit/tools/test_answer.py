@@ -1,11 +1,13 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import ImageContent, TextContent
 
-from nextcloud_mcp_server.errors import TooLarge
+from nextcloud_mcp_server.errors import Link, TooLarge
 from nextcloud_mcp_server.tools import answer
-from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
+from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
 
 class Note(Result):
@@ -43,6 +45,22 @@ def test_an_image_goes_out_as_image_content() -> None:
     assert isinstance(image, ImageContent)
     assert (image.mime_type, image.data) == ("image/png", "iVBORw==")
     assert result.structured_content == {"mime_type": "image/png"}
+
+
+def test_only_the_link_of_this_server_follows_a_next_step() -> None:
+    """A link in the text itself may be another user's, so it is removed as everywhere."""
+    own = "https://mcp.example.org/oauth/provision?elicitationId=1"
+    step = NextStep(
+        next_step="See https://evil.example/login/v2/flow/abc", link=Link(own, "Then call again.")
+    )
+
+    result = answer.result(step)
+
+    told = f"See {answer.DEFANGED}\n\n{own}\n\nThen call again."
+    assert result.structured_content == {"next_step": told}
+    assert [json.loads(block.text) for block in result.content if isinstance(block, TextContent)] == [
+        {"next_step": told}
+    ]
 
 
 def test_a_result_over_the_budget_is_refused() -> None:
@@ -98,6 +116,8 @@ PIECES = [
     "/oauth/callback",
     "/authorize?",
     "&client_id=",
+    "?client_id=",
+    ";response_type=",
     "?response_type=",
     "?user_code=",
     "/apps",

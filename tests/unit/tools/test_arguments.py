@@ -139,6 +139,18 @@ async def writing(nc: object, content: str, row: dict[str, str]) -> Result:
     raise NotImplementedError
 
 
+async def describing(nc: object, description: str) -> Result:
+    raise NotImplementedError
+
+
+def test_a_description_has_several_pages_and_no_more() -> None:
+    given = {"description": "a\n" * 131_072}
+
+    assert Arguments(describing).validate(given) == given
+    with pytest.raises(InvalidInput, match="'description' cannot be longer than 262,144 characters"):
+        Arguments(describing).validate({"description": given["description"] + "a"})
+
+
 def test_a_text_that_is_to_be_stored_may_have_any_length() -> None:
     given = {"content": "a" * 1_000_000, "row": {"Notes": "b" * 1_000_000}}
 
@@ -150,7 +162,7 @@ def test_each_name_of_a_stored_text_is_an_argument_of_a_tool() -> None:
 
     found = {name for schema in schemas.values() for name in named(schema)}
 
-    assert found >= arguments.CONTENT
+    assert found >= arguments.CONTENT | arguments.PAGES
 
 
 def named(schema: object) -> set[str]:

@@ -1,9 +1,11 @@
 from datetime import UTC, timedelta, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.file_results import Row
 
@@ -38,3 +40,22 @@ def test_rows_are_only_written_to_be_counted_where_they_may_be_too_many() -> Non
     counted = pagination.fit(page, room=10, most=11)
 
     assert (len(certain), len(counted)) == (3, 1)
+
+
+def test_the_pages_of_a_list_hold_each_of_its_rows_once() -> None:
+    every = [Row(str(number), None, "text/plain") for number in range(5)]
+    seen: list[Row] = []
+    cursor: str | None = None
+
+    for _ in range(3):
+        page, cursor = pagination.Listing(cursor, "query").page(every, 2)
+        seen += page
+
+    assert (seen, cursor) == (every, None)
+
+
+def test_the_cursor_of_a_list_does_not_belong_to_one_with_another_filter() -> None:
+    _, cursor = pagination.Listing(None, "query").page([Row("a", None, "text/plain")] * 2, 1)
+
+    with pytest.raises(InvalidInput, match="does not belong to this list"):
+        pagination.Listing(cursor, "other")

@@ -30,9 +30,9 @@ from tests.authorization_pages import (
     answer,
     ask_url,
     client_browser,
-    come_back,
     confirm,
     fields_of,
+    return_from_nextcloud,
 )
 from tests.callback_results import shown
 from tests.multi_user_pages import NEXTCLOUD, ORIGIN, state_of, target_of
@@ -305,7 +305,7 @@ async def test_a_client_that_keeps_no_state_gets_none(browser: httpx2.AsyncClien
     address = ask_url().replace("&state=of+the+client", "")
 
     told = await answer(browser, "deny", address=address)
-    cancelled = await come_back_without_code(browser, address)
+    cancelled = await return_without_code(browser, address)
 
     assert "state" not in httpx2.URL(target_of(told)).params
     assert "state" not in httpx2.URL(links(cancelled)[0]).params
@@ -314,7 +314,7 @@ async def test_a_client_that_keeps_no_state_gets_none(browser: httpx2.AsyncClien
 # Back from Nextcloud
 
 
-async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "") -> httpx2.Response:
+async def return_without_code(browser: httpx2.AsyncClient, address: str = "") -> httpx2.Response:
     redirect_target = await answer(browser, "allow", "notes:read", address=address)
     query = {"error": "access_denied", "state": state_of(target_of(redirect_target))}
     return await shown(browser, await browser.get("/oauth/callback/nextcloud", params=query))
@@ -323,7 +323,7 @@ async def come_back_without_code(browser: httpx2.AsyncClient, address: str = "")
 async def test_a_user_after_the_callback_is_asked_whether_the_account_is_their_own(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    back = await come_back(browser, known, "bob", "notes:read", "notes:write")
+    back = await return_from_nextcloud(browser, known, "bob", "notes:read", "notes:write")
     page = await browser.get(back.headers["location"])
 
     assert back.status_code == 303
@@ -340,7 +340,7 @@ async def test_a_user_without_another_name_is_called_by_their_account(
 ) -> None:
     known.pages.call("bob", "")
 
-    page = await browser.get((await come_back(browser, known)).headers["location"])
+    page = await browser.get((await return_from_nextcloud(browser, known)).headers["location"])
 
     assert "Signed in as <strong><bdi>bob</bdi></strong>" in page.text
 
@@ -350,7 +350,7 @@ async def test_what_was_allowed_earlier_is_shown_too(
 ) -> None:
     await known.pages.client("bob", "mcp-claude", scopes=frozenset({"files:write"}))
 
-    page = await browser.get((await come_back(browser, known)).headers["location"])
+    page = await browser.get((await return_from_nextcloud(browser, known)).headers["location"])
 
     assert len(rows(page)) == 2
     assert "Part of this you allowed it earlier" in page.text
@@ -359,7 +359,7 @@ async def test_what_was_allowed_earlier_is_shown_too(
 async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    back = await come_back(browser, known, address=ask_url(redirect_uri=LOOPBACK))
+    back = await return_from_nextcloud(browser, known, address=ask_url(redirect_uri=LOOPBACK))
 
     assert (
         "Then you go back to the app on this computer." in (await browser.get(back.headers["location"])).text
@@ -369,7 +369,7 @@ async def test_a_program_on_this_computer_is_gone_back_to_by_no_name(
 async def test_a_user_that_declined_at_nextcloud_may_try_again_or_go_back(
     browser: httpx2.AsyncClient,
 ) -> None:
-    page = await come_back_without_code(browser)
+    page = await return_without_code(browser)
 
     again, back = links(page)
     assert page.status_code == 200
@@ -379,7 +379,7 @@ async def test_a_user_that_declined_at_nextcloud_may_try_again_or_go_back(
     assert (await browser.get(again)).status_code == 200
 
 
-async def test_a_way_back_is_walked_once_and_in_one_browser(
+async def test_a_callback_is_accepted_once_and_in_one_browser(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
     redirect_target = await answer(browser, "allow", "notes:read")
@@ -390,7 +390,7 @@ async def test_a_way_back_is_walked_once_and_in_one_browser(
         await other.get(ask_url())
         refused = await shown(other, await other.get(address))
     ended = await shown(browser, await browser.get(address))
-    first = await come_back(browser, known)
+    first = await return_from_nextcloud(browser, known)
     second = await shown(browser, await browser.get(str(first.request.url)))
 
     assert (refused.status_code, ended.status_code, second.status_code) == (403, 403, 403)
@@ -404,7 +404,7 @@ async def test_a_user_in_none_of_the_groups_is_told_so_and_so_is_the_client(
 ) -> None:
     known.admit_only("staff")
 
-    page = await shown(browser, await come_back(browser, known))
+    page = await shown(browser, await return_from_nextcloud(browser, known))
 
     assert page.status_code == 403
     assert "members of certain groups" in page.text
@@ -421,7 +421,7 @@ async def test_after_trouble_at_nextcloud_the_same_may_be_asked_again(
 ) -> None:
     known.pages.break_nextcloud(lambda _: fault)
 
-    page = await shown(browser, await come_back(browser, known))
+    page = await shown(browser, await return_from_nextcloud(browser, known))
 
     assert page.status_code == status
     assert [httpx2.URL(link).path for link in links(page)] == ["/authorize"]
@@ -457,7 +457,7 @@ async def test_continue_opens_a_program(
 async def test_a_user_that_goes_back_after_continue_stays_connected(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    address = (await come_back(browser, known)).headers["location"]
+    address = (await return_from_nextcloud(browser, known)).headers["location"]
     form = fields_of(await browser.get(address))
     first = await browser.post("/authorize/confirm", data={**form, "answer": "mine"})
 
@@ -500,7 +500,7 @@ async def test_anything_else_asks_once_more(
 async def test_the_page_of_one_browser_is_shown_and_answered_in_no_other(
     browser: httpx2.AsyncClient, known: AuthorizationPages
 ) -> None:
-    address = (await come_back(browser, known)).headers["location"]
+    address = (await return_from_nextcloud(browser, known)).headers["location"]
     form = {**fields_of(await browser.get(address)), "answer": "mine"}
 
     async with client_browser(known) as other:
@@ -547,7 +547,7 @@ async def test_a_callback_goes_to_whom_its_state_names(
     assert [each for each in tables if known.pages.statements.touch(each)] == [table]
 
 
-async def test_there_is_no_other_way_back_where_nextcloud_alone_knows_people(
+async def test_there_is_no_second_callback_where_nextcloud_alone_identifies_users(
     browser: httpx2.AsyncClient,
 ) -> None:
     assert (await browser.get("/oauth/callback/sign-in")).status_code == 404

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 
 KEYS = (b"k" * 32,)
-VISIT, OTHER = "550e8400-e29b-41d4-a716-446655440000", "550e8400-e29b-41d4-a716-446655440001"
+CONSENT_REQUEST, OTHER = "550e8400-e29b-41d4-a716-446655440000", "550e8400-e29b-41d4-a716-446655440001"
 
 
 def session(cookie: str = "", *, scheme: str = "https") -> BrowserSession:
@@ -24,19 +24,19 @@ def session(cookie: str = "", *, scheme: str = "https") -> BrowserSession:
 def ticket(made: BrowserSession) -> tuple[str, str]:
     """Give a ticket of the consent request; the answer is the cookie's name and value."""
     response = Response()
-    made.give_ticket(response, VISIT)
+    made.give_ticket(response, CONSENT_REQUEST)
     name, _, value = response.headers.getlist("set-cookie")[-1].partition(";")[0].partition("=")
     return name, value
 
 
 def test_a_check_value_is_good_for_its_consent_request_and_browser_alone() -> None:
     here, there = session(), session()
-    check = here.form_check(VISIT)
+    check = here.form_check(CONSENT_REQUEST)
 
-    assert here.accepts(VISIT, check)
+    assert here.accepts(CONSENT_REQUEST, check)
     assert not here.accepts(OTHER, check)
-    assert not there.accepts(VISIT, check)
-    assert not here.accepts(VISIT, "")
+    assert not there.accepts(CONSENT_REQUEST, check)
+    assert not here.accepts(CONSENT_REQUEST, "")
 
 
 def test_a_ticket_shows_its_consent_request_and_a_check_value_is_none() -> None:
@@ -44,10 +44,10 @@ def test_a_ticket_shows_its_consent_request_and_a_check_value_is_none() -> None:
     name, value = ticket(here)
     browser = f"__Host-browser={here.browser}"
 
-    assert session(f"{browser}; {name}={value}").holds_ticket(VISIT)
-    assert not session(f"{name}={value}").holds_ticket(VISIT)
-    assert not session(f"{browser}; {name}={here.form_check(VISIT)}").holds_ticket(VISIT)
-    assert not here.accepts(VISIT, value)
+    assert session(f"{browser}; {name}={value}").holds_ticket(CONSENT_REQUEST)
+    assert not session(f"{name}={value}").holds_ticket(CONSENT_REQUEST)
+    assert not session(f"{browser}; {name}={here.form_check(CONSENT_REQUEST)}").holds_ticket(CONSENT_REQUEST)
+    assert not here.accepts(CONSENT_REQUEST, value)
 
 
 @pytest.mark.parametrize("planted", ["", "x", "A" * 23, "A" * 25, "A" * 23 + ";", "../" * 8])
@@ -61,7 +61,7 @@ def test_the_cookies_are_out_of_reach_of_scripts_and_other_sites(
 ) -> None:
     response = Response()
 
-    session(scheme=scheme).give_ticket(response, VISIT)
+    session(scheme=scheme).give_ticket(response, CONSENT_REQUEST)
 
     for cookie in response.headers.getlist("set-cookie"):
         flags = {part.strip().lower() for part in cookie.split(";")[1:]}

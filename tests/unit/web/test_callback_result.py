@@ -97,7 +97,7 @@ async def test_the_page_for_another_account_keeps_the_form_that_changes_it() -> 
     assert "<b>Bob" not in page.text
 
 
-async def test_the_way_back_to_the_client_is_shown() -> None:
+async def test_the_redirect_to_the_client_is_shown() -> None:
     async with browser(back()) as one:
         page = await shown(one, await one.get(CALLBACK))
 

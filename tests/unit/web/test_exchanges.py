@@ -27,7 +27,7 @@ async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def client(app: App) -> httpx2.AsyncClient:
-    asgi = Exchanges(app, mcp_path="/mcp")
+    asgi = Exchanges(app)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), base_url="http://mcp.test")
 
 
@@ -57,21 +57,18 @@ async def test_a_body_that_is_not_one_message_is_refused_in_a_sentence_without_i
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
+    ("method", "body"),
     [
-        ("POST", "/mcp", json.dumps(CALL)),
-        ("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})),
-        ("POST", "/mcp", json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})),
-        ("POST", "/mcp", '{"half'),
-        ("POST", "/other", "[]"),
-        ("DELETE", "/mcp", ""),
+        ("POST", json.dumps(CALL)),
+        ("POST", json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})),
+        ("POST", json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})),
+        ("POST", '{"half'),
+        ("DELETE", ""),
     ],
 )
-async def test_what_is_one_message_or_none_of_ours_passes_as_it_came(
-    method: str, path: str, body: str
-) -> None:
+async def test_what_is_one_message_or_none_of_ours_passes_as_it_came(method: str, body: str) -> None:
     async with client(answered) as http:
-        answer = await http.request(method, path, content=body, headers=SESSION)
+        answer = await http.request(method, "/mcp", content=body, headers=SESSION)
 
     assert (answer.status_code, answer.text) == (200, body)
 
@@ -120,7 +117,7 @@ async def test_an_id_that_is_under_way_in_a_session_is_refused_and_its_first_req
 
 async def test_a_message_that_a_layer_further_out_has_read_is_not_read_again() -> None:
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
-        await Exchanges(answered, mcp_path="/mcp")({**scope, MESSAGE: CALL}, receive, send)
+        await Exchanges(answered)({**scope, MESSAGE: CALL}, receive, send)
 
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url="http://mcp.test") as http:
         answer = await http.post("/mcp", content=b"not looked at")
@@ -150,7 +147,7 @@ async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(Exchanges(running, mcp_path="/mcp"), scope(), receive, send)
+        group.start_soon(Exchanges(running), scope(), receive, send)
         if cut_off:
             await waiting.wait()
             group.cancel_scope.cancel()
@@ -203,6 +200,6 @@ async def test_a_client_that_disconnects_within_a_body_starts_nothing() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Exchanges(unreached, mcp_path="/mcp")(scope(), receive, send)
+    await Exchanges(unreached)(scope(), receive, send)
 
     assert sent == []

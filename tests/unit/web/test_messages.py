@@ -6,7 +6,7 @@ import pytest
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.tools.registry import TOOLSETS, load
-from nextcloud_mcp_server.web.account import TOLD
+from nextcloud_mcp_server.web.account import MESSAGES
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
 from nextcloud_mcp_server.web.problem import ACCOUNT, CLIENT, PEOPLE, PERSONAL, Problems, problem_of
 
@@ -77,8 +77,8 @@ def test_everything_an_app_can_do_has_its_words(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_everything_the_account_page_can_be_told_to_say_has_its_words(language: str) -> None:
-    assert {f"told.{what}" for what in TOLD} == {
-        key for key in catalogue(language) if key.startswith("told.")
+    assert {f"message.{what}" for what in MESSAGES} == {
+        key for key in catalogue(language) if key.startswith("message.")
     }
 
 
@@ -101,7 +101,7 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     text = " ".join(template.read_text("utf-8") for template in templates.iterdir())
     used = set(re.findall(r"""t\(["']([a-z_.]+[a-z])["']""", text))
     built = (
-        *("scope.", "scope_detail.", "action.", "problem.", "told.", "moment.", "month."),
+        *("scope.", "scope_detail.", "action.", "problem.", "message.", "moment.", "month."),
         *("declined.", "gone.", "not_me.", "sign_in.", "nextcloud.", "waiting.minute", "waiting.moments"),
         *("cancelled.", "denied.", "not_member.", "not_possible.", "sent.", "switch.", "to_sign_in."),
     )

@@ -209,7 +209,7 @@ async def test_a_login_flow_can_be_cancelled_from_the_page_that_follows_it(
     assert done.status_code == 200
 
 
-async def test_with_a_mapping_the_way_back_from_nextcloud_ends_at_done(
+async def test_with_a_mapping_the_callback_from_nextcloud_ends_on_the_result_page(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
     consent_service.maps = True
@@ -369,6 +369,19 @@ async def test_allowing_nothing_shows_the_page_again_with_a_sentence(
     assert 'role="alert"' in response.text
 
 
+async def test_a_form_with_nothing_but_scopes_that_were_not_offered_is_asked_again(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await sign_in(people, consent_service)
+    elicitation_id = await consent_service.open(offered=["notes:read"])
+
+    response = await answer_with(people, elicitation_id, "allow", "files:write", "admin")
+
+    assert response.status_code == 422
+    assert "Nothing is ticked." in response.text
+    assert consent_service.asked == []
+
+
 async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left_out(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
@@ -388,7 +401,7 @@ async def test_what_was_allowed_before_stays_so_and_what_was_not_offered_is_left
         (Throttled("Too many."), 503, "Nextcloud asks for a pause"),
     ],
 )
-async def test_when_the_way_back_fails_the_page_says_why_and_leads_to_the_question(
+async def test_when_the_callback_fails_the_page_says_why_and_leads_to_the_consent_page(
     people: httpx2.AsyncClient,
     consent_service: MultiUserPages,
     fault: NextcloudMcpError,

@@ -302,7 +302,7 @@ async def test_tokens_that_are_given_reach_the_client_even_when_its_use_is_not_n
     answer = await http.post("/token", data=await api.code_form(client_id))
 
     assert answer.status_code == 200
-    assert "the use of a client was not noted" in caplog.text
+    assert "the last use of a client could not be stored" in caplog.text
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_form_is_nothing_to_report(

@@ -7,7 +7,7 @@ import pytest
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.calendar import scheduling
-from nextcloud_mcp_server.apps.calendar.results import NotifiedGuest
+from nextcloud_mcp_server.apps.calendar.scheduling import NotifiedGuest
 from nextcloud_mcp_server.nextcloud.caldav import Stored
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from tests.dav_fakes import account_in, call

@@ -16,7 +16,7 @@ async def test_pages_are_listed_with_the_file_that_holds_their_text() -> None:
 
     [page] = await collectives.pages("1")
 
-    assert (page.id, page.title, page.parent_id) == ("365", "Landing page", "0")
+    assert (page.id, page.title, page.parent_id) == ("365", "Landing page", None)
     assert page.path == ".Collectives/Rec collective/Readme.md"
     assert await collectives.list_collectives() == []
 

@@ -59,7 +59,7 @@ async def test_facts_in_numbers_are_read_like_texts() -> None:
 
     facts, none = [(await cookbook.recipe("359")).nutrition for _ in range(2)]
 
-    assert (facts, none) == ({"calories": 310, "fatContent": "12 g"}, {})
+    assert (facts, none) == (["calories: 310", "fatContent: 12 g"], None)
 
 
 @pytest.mark.parametrize("body", ["[]", "{}", '{"id": "x", "name": "a"}'])

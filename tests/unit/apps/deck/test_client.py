@@ -64,7 +64,7 @@ async def test_a_list_without_details_is_read_and_deleted_boards_are_left_out() 
 
     found = await deck.list_boards()
 
-    assert [(one.id, one.owner.uid, one.labels) for one in found] == [("1", "alice", [])]
+    assert [(one.id, one.owner, one.labels) for one in found] == [("1", "Alice Example", [])]
 
 
 async def test_the_first_step_that_fails_is_no_half_change() -> None:
@@ -79,7 +79,7 @@ async def test_comments_are_read_in_pages() -> None:
 
     [comment] = await deck.comments("11", limit=5, offset=10)
 
-    assert (comment.actor, comment.message) == ("Alice Example", "hi")
+    assert (comment.by, comment.text) == ("Alice Example", "hi")
     assert dict(net.seen[0].url.params) == {"format": "json", "limit": "5", "offset": "10"}
 
 

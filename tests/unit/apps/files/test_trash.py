@@ -45,7 +45,7 @@ async def test_a_deletion_is_undone_with_what_it_answered() -> None:
     assert (await call(account, "nc_files_list_folder", path="Documents")).items
 
 
-async def test_what_came_back_elsewhere_is_said_to_be_elsewhere() -> None:
+async def test_a_callback_in_another_browser_is_said_to_be_there() -> None:
     account = account_in(Sandbox.demo())
     deleted = await call(account, "nc_files_delete_item", path="Readme.md")
     await call(account, "nc_files_write_file", path="Readme.md", content="another")

@@ -28,7 +28,7 @@ async def test_a_list_that_php_wrote_as_a_map_and_flags_that_it_wrote_as_a_list_
     [found] = await mail.mailboxes("1")
     [message] = await mail.messages("3", limit=5)
 
-    assert (found.id, found.name, found.special, found.unread) == ("3", "INBOX", 0, None)
+    assert (found.id, found.name, found.role, found.unread) == ("3", "INBOX", None, None)
     assert (message.id, message.senders[0].email, message.has("seen")) == ("5", "bob@example.test", False)
     assert (message.subject, message.sent_at, message.attachments) == (None, None, [])
 
@@ -66,7 +66,7 @@ async def test_both_names_that_mail_gives_a_files_name_are_read(name: str) -> No
 
     message = await mail.message("5")
 
-    assert [(one.name, one.size, one.mime) for one in message.attachments] == [("a.pdf", 3, None)]
+    assert [(one.name, one.size, one.type) for one in message.attachments] == [("a.pdf", 3, None)]
     assert (message.phishing.warning, message.smime.signed, message.inline) == (None, None, [])
 
 

@@ -54,7 +54,7 @@ async def test_what_the_documentation_shows_is_read_and_so_is_less() -> None:
 
     assert [(feed.id, feed.title, feed.folder_id, feed.unread) for feed in found.feeds] == [
         ("39", "A", "4", 9),
-        ("40", None, None, None),
+        ("40", "", None, None),
     ]
     assert ([folder.name for folder in folders], found.starred) == (["Media"], 2)
 

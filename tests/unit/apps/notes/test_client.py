@@ -109,7 +109,7 @@ async def test_a_page_asks_for_one_chunk_without_content() -> None:
     chunk = ok([NOTE], **{"X-Notes-Chunk-Cursor": "1795813608-1795813606-318", "X-Notes-Chunk-Pending": "12"})
     notes = Notes(chunk)
 
-    page = await notes.client.page(size=3, category="")
+    page = await notes.client.page(size=3)
 
     assert ([note.id for note in page.notes], page.cursor, page.pending) == (
         ["318"],
@@ -117,7 +117,7 @@ async def test_a_page_asks_for_one_chunk_without_content() -> None:
         12,
     )
     [request] = notes.asked
-    assert dict(request.url.params) == {"chunkSize": "3", "exclude": "content", "category": ""}
+    assert dict(request.url.params) == {"chunkSize": "3", "exclude": "content"}
 
 
 async def test_the_bare_ids_on_the_last_chunk_are_no_notes() -> None:

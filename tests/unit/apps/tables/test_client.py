@@ -4,8 +4,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.apps.tables import results
-from nextcloud_mcp_server.apps.tables.client import Rights, Row, Table, TablesClient
+from nextcloud_mcp_server.apps.tables.client import Row, Table, TablesClient
 from tests.dav_fakes import Network, http_over, network, recorded
 
 
@@ -49,15 +48,17 @@ def test_an_etag_knows_the_values_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("rights", "readonly"),
-    [(None, None), (Rights(), True), (Rights(create=True), None), (Rights(delete=True), None)],
+    [(None, None), ({}, True), ({"create": True}, None), ({"delete": True}, None)],
 )
 @pytest.mark.parametrize("shared", [None, True])
 def test_a_table_that_may_only_be_read_says_so(
-    *, rights: Rights | None, readonly: bool | None, shared: bool | None
+    *, rights: dict[str, bool] | None, readonly: bool | None, shared: bool | None
 ) -> None:
-    table = Table(id="1", title="t").model_copy(update={"rights": rights, "shared": shared})
+    table = Table.model_validate({
+        "id": 1, "title": "t", "onSharePermissions": rights, "isShared": shared,
+    })  # fmt: skip
 
-    assert results.table_row(table).readonly is readonly
+    assert table.readonly is readonly
 
 
 async def test_ones_own_table_can_be_written_although_tables_2_forbids_it_as_a_share() -> None:
@@ -65,5 +66,6 @@ async def test_ones_own_table_can_be_written_although_tables_2_forbids_it_as_a_s
 
     [own] = await tables.list_tables()
 
-    assert own.rights == Rights()
-    assert results.table_row(own).readonly is None
+    rights = json.loads(recorded("newer_apps/tables2_tables_list").content)[0]["onSharePermissions"]
+    assert not any(rights[right] for right in ("create", "update", "delete"))
+    assert own.readonly is None

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.apps.upload.chunk_requests import MAX_CHUNKS, ChunkRequests, Parts, Target
+from nextcloud_mcp_server.apps.upload.chunk_requests import MAX_CHUNKS, ChunkRequests, Target
 from nextcloud_mcp_server.apps.upload.client import CHUNK_BYTES, UploadClient
 from nextcloud_mcp_server.errors import (
     AlreadyExists,
@@ -474,8 +474,8 @@ async def test_the_parts_that_arrived_are_listed_in_their_order() -> None:
 
     parts = await requests.parts(ID)
 
-    assert parts == Parts((5_242_880, 1_024))
-    assert parts.size == 5_243_904
+    assert parts == [5_242_880, 1_024]
+    assert sum(parts) == 5_243_904
 
 
 @pytest.mark.parametrize("upload_id", ["rec-upload-1", f"../{ID}", f"{ID}/.file", "", f"{ID}\n"])

@@ -65,7 +65,7 @@ async def test_a_yes_and_a_sign_in_connect_the_person_and_answer_the_client(
     auth_transaction_id = await authorization.back("alice")
     assert await authorization.grant() is None
 
-    sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    sent = await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
     back = query_of(sent.url)
     assert sent.url.startswith(f"{CALLBACK}?")
@@ -96,7 +96,7 @@ async def test_the_confirmation_page_shows_the_user_and_what_the_client_will_get
     auth_transaction_id = await authorization.back("alice")
 
     before = await authorization.authorization.completed(auth_transaction_id, browser=COOKIE)
-    await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
     after = await authorization.authorization.completed(auth_transaction_id, browser=COOKIE)
 
     assert (before.uid, before.display_name, before.scopes) == ("alice", "Alice", READ)
@@ -113,8 +113,8 @@ async def test_what_this_client_and_no_other_may_do_already_is_shown_too(
     url = await authorization.authorization.approve(
         await authorization.asked(client_id="mcp-codex"), WRITE, browser=COOKIE
     )
-    codex = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
-    await authorization.authorization.go_on(codex, browser=COOKIE)
+    codex = await authorization.finish_sign_in(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    await authorization.authorization.confirm(codex, browser=COOKIE)
     await authorization.connect("alice")
 
     again = await authorization.authorization.completed(await authorization.back("alice"), browser=COOKIE)
@@ -130,8 +130,8 @@ async def test_only_what_was_ticked_of_what_may_be_ticked_is_allowed(
     url = await authorization.authorization.approve(
         asked, WRITE | {"files:write", "mail:read", ""}, browser=COOKIE
     )
-    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
-    sent = await authorization.authorization.go_on(back, browser=COOKIE)
+    back = await authorization.finish_sign_in(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    sent = await authorization.authorization.confirm(back, browser=COOKIE)
 
     assert await exchanged(authorization, sent.code.get_secret_value()) == WRITE
     grant = await authorization.grant()
@@ -178,7 +178,7 @@ async def test_a_form_carries_the_request_and_shows_nothing_of_it(
 async def test_a_form_that_was_not_made_here_is_refused(
     authorization: AuthorizationFixture, made_up: str
 ) -> None:
-    with pytest.raises(FormRefused, match="not made here"):
+    with pytest.raises(FormRefused, match="not made by this server"):
         await authorization.authorization.unseal(made_up)
 
 
@@ -188,7 +188,7 @@ async def test_a_form_that_was_changed_is_refused(authorization: AuthorizationFi
     for place in (0, len(sealed) // 2, len(sealed) - 1):
         changed = bytearray(sealed)
         changed[place] ^= 1
-        with pytest.raises(FormRefused, match="not made here"):
+        with pytest.raises(FormRefused, match="not made by this server"):
             await authorization.authorization.unseal(urlsafe_b64encode(bytes(changed)).decode())
 
 
@@ -200,7 +200,7 @@ async def test_a_form_of_another_server_is_refused(
         await other.register()
         sealed = other.authorization.seal(await other.asked())
 
-    with pytest.raises(FormRefused, match="not made here"):
+    with pytest.raises(FormRefused, match="not made by this server"):
         await authorization.authorization.unseal(sealed)
 
 
@@ -232,12 +232,12 @@ async def test_continue_pressed_twice_shows_the_same_code_until_that_was_used(
 ) -> None:
     auth_transaction_id = await authorization.back("alice")
 
-    first = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    first = await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
     stored = await authorization.grant()
-    second = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    second = await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
     granted = await exchanged(authorization, first.code.get_secret_value())
     with pytest.raises(AlreadyAnswered):
-        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
     assert (first.code, first.url) == (second.code, second.url)
     assert granted == READ
@@ -253,7 +253,7 @@ async def test_continue_pressed_in_many_tabs_at_once_connects_once(
     codes: list[str] = []
 
     async def press() -> None:
-        sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+        sent = await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
         codes.append(sent.code.get_secret_value())
 
     await together(*[press] * 5)
@@ -271,13 +271,13 @@ async def test_of_two_copies_of_one_page_the_first_that_is_answered_wins(
 
     async def back(uid: str) -> str:
         url = await authorization.authorization.approve(asked, READ, browser=COOKIE)
-        return await authorization.come_back(authorization.provider.confirm(url, uid), browser=COOKIE)
+        return await authorization.finish_sign_in(authorization.provider.confirm(url, uid), browser=COOKIE)
 
     first, second = await back("alice"), await back("alice")
 
-    sent = await authorization.authorization.go_on(second, browser=COOKIE)
+    sent = await authorization.authorization.confirm(second, browser=COOKIE)
     with pytest.raises(AlreadyAnswered):
-        await authorization.authorization.go_on(first, browser=COOKIE)
+        await authorization.authorization.confirm(first, browser=COOKIE)
     with pytest.raises(AlreadyAnswered):
         await authorization.authorization.approve(asked, READ, browser=COOKIE)
 
@@ -289,15 +289,15 @@ async def test_of_two_copies_of_one_page_the_first_that_is_answered_wins(
 async def test_not_me_ends_at_once_what_was_given(authorization: AuthorizationFixture) -> None:
     auth_transaction_id = await authorization.back("bob")
 
-    asked = await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
+    asked = await authorization.authorization.reject(auth_transaction_id, browser=COOKIE)
 
     assert asked == await authorization.asked()
     assert await authorization.given_back() == ["access-granted-by-bob-0"]
     assert await authorization.grant("bob") is None
     assert await authorization.audit("bob") == [("consent", "refused: not my account")]
     for again in (
-        authorization.authorization.go_on,
-        authorization.authorization.not_me,
+        authorization.authorization.confirm,
+        authorization.authorization.reject,
         authorization.authorization.completed,
     ):
         with pytest.raises(SignInRefused):
@@ -307,10 +307,10 @@ async def test_not_me_ends_at_once_what_was_given(authorization: AuthorizationFi
 
 async def test_not_me_after_continue_changes_nothing(authorization: AuthorizationFixture) -> None:
     auth_transaction_id = await authorization.back("alice")
-    await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
     with pytest.raises(SignInRefused):
-        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.reject(auth_transaction_id, browser=COOKIE)
 
     assert await authorization.grant() is not None
     assert await authorization.given_back() == []
@@ -321,9 +321,10 @@ async def test_continue_and_not_me_at_once_end_in_one_of_both(authorization: Aut
     outcomes: list[str] = []
 
     async def press(name: str) -> None:
-        button = {"mine": authorization.authorization.go_on, "not mine": authorization.authorization.not_me}[
-            name
-        ]
+        button = {
+            "mine": authorization.authorization.confirm,
+            "not mine": authorization.authorization.reject,
+        }[name]
         try:
             await button(auth_transaction_id, browser=COOKIE)
         except SignInRefused:
@@ -349,11 +350,11 @@ async def test_continue_that_comes_after_not_me_of_another_tab_connects_nothing(
     auth_transaction_id = await authorization.back("alice")
 
     async def not_me() -> None:
-        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.reject(auth_transaction_id, browser=COOKIE)
 
     authorization.clients.meanwhile = not_me
     with pytest.raises(SignInRefused):
-        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
     assert await authorization.grant() is None
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
@@ -366,13 +367,13 @@ async def test_nothing_of_an_transaction_is_another_browsers(authorization: Auth
     for cookie in ("cookie-of-bob", ""):
         for way in (
             authorization.authorization.completed,
-            authorization.authorization.go_on,
-            authorization.authorization.not_me,
+            authorization.authorization.confirm,
+            authorization.authorization.reject,
         ):
             with pytest.raises(SignInRefused, match="another browser"):
                 await way(auth_transaction_id, browser=cookie)
 
-    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    assert await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
 
 async def test_an_undecided_transaction_is_ended_after_ten_minutes(
@@ -386,8 +387,8 @@ async def test_an_undecided_transaction_is_ended_after_ten_minutes(
 
     for way in (
         authorization.authorization.completed,
-        authorization.authorization.go_on,
-        authorization.authorization.not_me,
+        authorization.authorization.confirm,
+        authorization.authorization.reject,
     ):
         with pytest.raises(SignInRefused):
             await way(later, browser=COOKIE)
@@ -404,12 +405,12 @@ async def test_an_undecided_transaction_is_ended_after_ten_minutes(
 async def test_ten_minutes_to_decide_begin_with_coming_back(authorization: AuthorizationFixture) -> None:
     url = await authorization.to_nextcloud()
     authorization.clock.forward(9 * MINUTE)
-    auth_transaction_id = await authorization.come_back(
+    auth_transaction_id = await authorization.finish_sign_in(
         authorization.provider.confirm(url, "alice"), browser=COOKIE
     )
     authorization.clock.forward(9 * MINUTE)
 
-    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    assert await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
 
 async def test_a_new_consent_takes_the_place_of_the_former_access_which_is_ended(
@@ -421,9 +422,9 @@ async def test_a_new_consent_takes_the_place_of_the_former_access_which_is_ended
     url = await authorization.authorization.approve(
         await authorization.asked(client_id="mcp-codex"), WRITE, browser=COOKIE
     )
-    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    back = await authorization.finish_sign_in(authorization.provider.confirm(url, "alice"), browser=COOKIE)
 
-    await authorization.authorization.go_on(back, browser=COOKIE)
+    await authorization.authorization.confirm(back, browser=COOKIE)
 
     first, second = await authorization.grant(), await authorization.grant(client="mcp-codex")
     assert first is not None
@@ -439,9 +440,9 @@ async def test_a_second_consent_adds_to_what_a_client_may_do(authorization: Auth
     await authorization.connect("alice")
     authorization.clock.forward(1)
     url = await authorization.to_nextcloud(scopes=WRITE)
-    back = await authorization.come_back(authorization.provider.confirm(url, "alice"), browser=COOKIE)
+    back = await authorization.finish_sign_in(authorization.provider.confirm(url, "alice"), browser=COOKIE)
 
-    sent = await authorization.authorization.go_on(back, browser=COOKIE)
+    sent = await authorization.authorization.confirm(back, browser=COOKIE)
 
     grant = await authorization.grant()
     assert grant is not None
@@ -523,7 +524,7 @@ async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought
     authorization: AuthorizationFixture,
 ) -> None:
     connected = await authorization.back("alice")
-    await authorization.authorization.go_on(connected, browser=COOKIE)
+    await authorization.authorization.confirm(connected, browser=COOKIE)
     held = await authorization.back("alice")
     authorization.provider.homes["alice"] = "another-home"
 
@@ -531,13 +532,13 @@ async def test_a_user_who_was_made_anew_is_not_given_what_the_former_one_brought
 
     for old in (connected, held):
         with pytest.raises(SignInRefused):
-            await authorization.authorization.go_on(old, browser=COOKIE)
+            await authorization.authorization.confirm(old, browser=COOKIE)
     await authorization.authorization.tidy()
     assert sorted(await authorization.given_back()) == [
         "access-granted-by-alice-0",
         "access-granted-by-alice-1",
     ]
-    assert await authorization.authorization.go_on(new, browser="cookie of the new one")
+    assert await authorization.authorization.confirm(new, browser="cookie of the new one")
     grant = await authorization.grant()
     assert grant is not None
     assert grant.account.storage_id == "another-home"
@@ -549,11 +550,11 @@ async def test_a_client_that_is_gone_when_its_person_comes_back_gets_nothing(
     auth_transaction_id = await authorization.back("alice")
     await authorization.database.clients.delete(CLIENT)
 
-    for way in (authorization.authorization.completed, authorization.authorization.go_on):
+    for way in (authorization.authorization.completed, authorization.authorization.confirm):
         with pytest.raises((ClientUnknown, SignInRefused)):
             await way(auth_transaction_id, browser=COOKIE)
     with pytest.raises((ClientUnknown, SignInRefused)):
-        await authorization.authorization.not_me(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.reject(auth_transaction_id, browser=COOKIE)
     await authorization.authorization.tidy()
 
     assert await authorization.grant() is None
@@ -564,26 +565,26 @@ async def test_a_no_at_nextcloud_can_be_told_to_the_client(authorization: Author
     state = query_of(await authorization.to_nextcloud())["state"]
 
     with pytest.raises(SignInCancelled) as caught:
-        await authorization.come_back({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
+        await authorization.finish_sign_in({"state": [state], "error": ["access_denied"]}, browser=COOKIE)
 
     asked = await authorization.authorization.asked(caught.value.auth_transaction)
     assert query_of(authorization.authorization.denied(asked))["error"] == "access_denied"
     assert authorization.provider.exchanged == []
 
 
-async def test_a_trip_for_a_page_is_for_no_client(authorization: AuthorizationFixture) -> None:
+async def test_a_sign_in_for_a_page_belongs_to_no_client(authorization: AuthorizationFixture) -> None:
     auth_transaction = AuthorizationTransaction("id", "account", None, frozenset(), authorization.clock())
 
     with pytest.raises(AuthorizeRefused):
         await authorization.authorization.asked(auth_transaction)
 
 
-async def test_a_state_of_a_page_comes_back_to_no_client(authorization: AuthorizationFixture) -> None:
+async def test_a_state_of_a_page_is_returned_to_no_client(authorization: AuthorizationFixture) -> None:
     start = await authorization.consent_service.begin_sign_in("account")
     flow = start.flow.get_secret_value()
 
     with pytest.raises(SignInRefused):
-        await authorization.come_back(authorization.provider.confirm(start.url, "alice"), browser=flow)
+        await authorization.finish_sign_in(authorization.provider.confirm(start.url, "alice"), browser=flow)
 
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
     assert await authorization.grant() is None
@@ -593,7 +594,7 @@ async def test_a_wrong_code_connects_no_user(authorization: AuthorizationFixture
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
 
     with pytest.raises(GrantRefused):
-        await authorization.come_back({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
+        await authorization.finish_sign_in({**params, "code": ["made-up-by-somebody"]}, browser=COOKIE)
 
     assert await authorization.given_back() == []
 
@@ -605,7 +606,7 @@ async def test_what_cannot_be_held_is_ended(authorization: AuthorizationFixture)
         authorization.failing("INSERT ON authorization_transactions"),
         pytest.raises(StorageError, match="disk full"),
     ):
-        await authorization.come_back(params, browser=COOKIE)
+        await authorization.finish_sign_in(params, browser=COOKIE)
 
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
@@ -637,11 +638,11 @@ async def test_a_connection_is_stored_as_a_whole_or_not_at_all(
     auth_transaction_id = await authorization.back("alice")
 
     with authorization.failing(change), pytest.raises(StorageError, match="disk full"):
-        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
     assert await authorization.grant() is None
     assert authorization.changes == []
-    assert await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    assert await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
     assert await authorization.grant() is not None
     assert await authorization.given_back() == []
 
@@ -652,9 +653,9 @@ async def test_a_code_that_cannot_be_stored_is_made_at_the_next_try(
     auth_transaction_id = await authorization.back("alice")
 
     with authorization.failing("INSERT ON codes"), pytest.raises(StorageError, match="disk full"):
-        await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+        await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
 
-    sent = await authorization.authorization.go_on(auth_transaction_id, browser=COOKIE)
+    sent = await authorization.authorization.confirm(auth_transaction_id, browser=COOKIE)
     assert await exchanged(authorization, sent.code.get_secret_value()) == READ
 
 

@@ -217,7 +217,7 @@ async def test_one_of_several_redirect_uris_has_to_be_named() -> None:
 
 
 @pytest.mark.parametrize("state", [["one", "two"], "s" * 2_049])
-async def test_a_state_that_cannot_come_back_is_refused(state: str | list[str]) -> None:
+async def test_a_state_that_cannot_be_returned_is_refused(state: str | list[str]) -> None:
     made = desk()
     made.register()
 
@@ -239,7 +239,7 @@ async def test_a_request_of_a_client_that_has_expired_meanwhile_is_not_put_again
 
 
 @pytest.mark.parametrize("state", [None, "", "s" * 2_048, "ä &=#\r\n", '{"a": [1]}'])
-async def test_a_state_comes_back_as_it_was(state: str | None) -> None:
+async def test_a_state_is_returned_unchanged(state: str | None) -> None:
     made = desk()
     made.register()
 

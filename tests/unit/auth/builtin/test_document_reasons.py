@@ -61,7 +61,7 @@ async def endless() -> AsyncIterator[bytes]:
             DocumentUnreachable,
             "cannot be reached: the connection was not made",
         ),
-        (untrusted(), DocumentUnreachable, "the certificate that came is not trusted"),
+        (untrusted(), DocumentUnreachable, "its certificate is not trusted"),
         (httpx2.ProxyError("407"), DocumentUnreachable, "the proxy does not let it through"),
         (httpx2.ConnectTimeout("silent"), DocumentTimedOut, "did not come in time"),
         (httpx2.ReadTimeout("slow"), DocumentTimedOut, "did not come in time"),
@@ -72,7 +72,7 @@ async def endless() -> AsyncIterator[bytes]:
         (
             Said(content=b"<html>", headers={"Content-Type": "text/html"}),
             DocumentUnfit,
-            "is not said to be JSON",
+            "has a Content-Type other than JSON",
         ),
         (json_said(headers={"Content-Encoding": "gzip"}, body=endless), DocumentUnfit, "is compressed"),
         (json_said(body=endless), DocumentUnfit, "is larger than 5120 bytes"),

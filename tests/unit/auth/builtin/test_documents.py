@@ -296,8 +296,8 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
             "notexample.org",
         )
     ] == [True, False, True, False, False, False, False]
-    assert AllowedClients().allow_host("anybody.test")
-    assert not AllowedClients(denied=frozenset({"anybody.test"})).allow_host("anybody.test")
+    assert AllowedClients().allow_host("anonymous.test")
+    assert not AllowedClients(denied=frozenset({"anonymous.test"})).allow_host("anonymous.test")
 
 
 async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:

@@ -27,7 +27,7 @@ from nextcloud_mcp_server.storage.records import Tokens
 from tests.auth_fixtures import NEXTCLOUD, READ
 from tests.authorization_fixtures import ALICE, COOKIE, AuthorizationFixture, open_authorization, query_of
 
-VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
+CONSENT_TARGET = "consent:550e8400-e29b-41d4-a716-446655440000"
 MINUTE = 60
 
 
@@ -59,7 +59,7 @@ async def seen(completed: CompletedTransaction, _given: ExchangedTokens) -> Comp
     return completed
 
 
-async def test_the_trip_is_remembered_with_all_that_it_is_for(authorization: AuthorizationFixture) -> None:
+async def test_an_authorization_transaction_keeps_what_it_is_for(authorization: AuthorizationFixture) -> None:
     asked = await authorization.asked()
 
     url = await authorization.sign_in.begin(CLIENT, browser=COOKIE, request=asked.request, scopes=READ)
@@ -77,8 +77,8 @@ async def test_the_trip_is_remembered_with_all_that_it_is_for(authorization: Aut
     assert back.code.get_secret_value() == "granted-by-alice-0"
 
 
-@pytest.mark.parametrize("target", ["account", VISIT])
-async def test_a_trip_for_a_page_is_told_by_its_state(
+@pytest.mark.parametrize("target", ["account", CONSENT_TARGET])
+async def test_a_sign_in_for_a_page_is_known_by_its_state(
     authorization: AuthorizationFixture, target: str
 ) -> None:
     url = await authorization.sign_in.begin(target, browser=COOKIE)
@@ -95,7 +95,9 @@ async def test_a_trip_for_a_page_is_told_by_its_state(
     )
 
 
-async def test_no_two_trips_have_anything_in_common(authorization: AuthorizationFixture) -> None:
+async def test_no_two_authorization_transactions_have_anything_in_common(
+    authorization: AuthorizationFixture,
+) -> None:
     urls = {await authorization.sign_in.begin("account", browser=COOKIE) for _ in range(20)}
 
     assert len(urls) == 20
@@ -103,7 +105,7 @@ async def test_no_two_trips_have_anything_in_common(authorization: Authorization
 
 
 @pytest.mark.parametrize("change", ["none", "empty", "twice", "wrong", "prefix", "upper"])
-async def test_a_state_that_is_not_the_one_is_refused_and_the_trip_stays(
+async def test_a_wrong_state_is_refused_and_the_authorization_transaction_stays(
     authorization: AuthorizationFixture, change: str
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
@@ -139,7 +141,9 @@ async def test_another_browser_ends_a_sign_in_for_both(
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
 
 
-async def test_a_trip_is_finished_once_and_in_ten_minutes(authorization: AuthorizationFixture) -> None:
+async def test_an_authorization_transaction_is_finished_once_and_within_ten_minutes(
+    authorization: AuthorizationFixture,
+) -> None:
     used, old = [
         authorization.provider.confirm(await authorization.to_nextcloud(), "alice") for _ in range(2)
     ]
@@ -154,8 +158,10 @@ async def test_a_trip_is_finished_once_and_in_ten_minutes(authorization: Authori
     assert await authorization.given_back() == [f"access-{old['code'][0]}"]
 
 
-@pytest.mark.parametrize(("target", "kind"), [(CLIENT, "page"), ("account", "client"), (VISIT, "client")])
-async def test_a_trip_of_one_kind_is_none_of_the_other(
+@pytest.mark.parametrize(
+    ("target", "kind"), [(CLIENT, "page"), ("account", "client"), (CONSENT_TARGET, "client")]
+)
+async def test_an_authorization_transaction_of_one_kind_is_not_finished_as_the_other(
     authorization: AuthorizationFixture, target: str, kind: Kind
 ) -> None:
     request = (await authorization.asked()).request if target == CLIENT else None
@@ -181,7 +187,7 @@ async def test_a_trip_of_one_kind_is_none_of_the_other(
         {"anything": ["a", "b"]},
     ],
 )
-async def test_an_answer_in_another_form_is_refused_and_the_trip_is_over(
+async def test_a_malformed_callback_is_refused_and_ends_the_authorization_transaction(
     authorization: AuthorizationFixture, change: dict[str, list[str]]
 ) -> None:
     params = authorization.provider.confirm(await authorization.to_nextcloud(), "alice")
@@ -201,13 +207,15 @@ async def test_a_provider_that_names_itself_must_be_the_one_that_was_asked(
     ]
 
     assert await authorization.sign_in.returned(good, browser=COOKIE, kind="client")
-    with pytest.raises(SignInRefused, match="somewhere else"):
+    with pytest.raises(SignInRefused, match="another issuer"):
         await authorization.sign_in.returned(
             {**evil, "iss": [f"{NEXTCLOUD}/"]}, browser=COOKIE, kind="client"
         )
 
 
-async def test_no_at_nextcloud_says_what_they_had_set_out_for(authorization: AuthorizationFixture) -> None:
+async def test_declining_at_nextcloud_names_the_authorization_transaction(
+    authorization: AuthorizationFixture,
+) -> None:
     asked = await authorization.asked()
     state = query_of(await authorization.to_nextcloud())["state"]
 
@@ -280,13 +288,13 @@ async def test_what_is_stored_too_late_is_not_stored_and_ended_once(
     )
 
 
-async def test_what_is_stored_is_not_noted_any_more(authorization: AuthorizationFixture) -> None:
+async def test_a_stored_grant_has_no_pending_revocation_any_more(authorization: AuthorizationFixture) -> None:
     await authorization.back()
 
     assert await authorization.database.outbox.next_due_at() is None
 
 
-async def test_access_that_no_user_keeps_is_ended(authorization: AuthorizationFixture) -> None:
+async def test_access_that_no_user_keeps_is_revoked(authorization: AuthorizationFixture) -> None:
     async def fails(completed: CompletedTransaction, _given: ExchangedTokens) -> None:
         raise StorageError(completed.display_name)
 
@@ -310,7 +318,7 @@ async def test_what_can_neither_be_kept_nor_be_ended_later_is_ended_now(
     assert authorization.provider.revoked == ["access-granted-by-alice-0"]
 
 
-async def test_what_the_provider_left_behind_is_ended(authorization: AuthorizationFixture) -> None:
+async def test_orphaned_tokens_of_the_provider_are_revoked(authorization: AuthorizationFixture) -> None:
     tokens = Tokens(SecretStr("left"), SecretStr("refresh-left"), None)
     back = await came(authorization)
     authorization.provider.failure = OrphanedTokens(tokens, Unavailable("Nextcloud does not say who it is."))
@@ -384,6 +392,25 @@ async def test_two_wrong_codes_are_enough_for_one_browser_for_half_an_hour(
     assert await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
 
     assert sum(code.startswith("made-up-") for code in authorization.provider.exchanged) == 2
+
+
+async def test_a_code_that_was_refused_unasked_is_good_for_no_other_sign_in(
+    authorization: AuthorizationFixture,
+) -> None:
+    for _ in range(2):
+        with pytest.raises(GrantRefused):
+            await wrong_code(authorization)
+    throttled = await came(authorization)
+    with pytest.raises(Throttled):
+        await authorization.sign_in.exchange_code(throttled, browser=COOKIE, keep=seen)
+
+    params = authorization.provider.confirm(await authorization.to_nextcloud("other"), "bob")
+    again = {**params, "code": [throttled.code.get_secret_value()]}
+    callback = await authorization.sign_in.returned(again, browser="other", kind="client")
+    with pytest.raises(SignInRefused, match="used already, or the sign-in was ended"):
+        await authorization.sign_in.exchange_code(callback, browser="other", keep=seen)
+
+    assert throttled.code.get_secret_value() not in authorization.provider.exchanged
 
 
 async def test_wrong_codes_that_come_at_once_are_counted_one_by_one(

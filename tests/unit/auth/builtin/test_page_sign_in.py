@@ -215,7 +215,7 @@ async def test_a_user_with_working_access_needs_no_other(authorization: Authoriz
     assert grant.permission.scopes == READ | WRITE
 
 
-async def test_the_link_of_another_user_gives_no_access_and_signs_in_who_came(
+async def test_the_link_of_another_user_gives_no_access_and_signs_in_the_browsers_own_user(
     authorization: AuthorizationFixture,
 ) -> None:
     consent_request = await authorization.ask("alice")
@@ -362,7 +362,7 @@ async def test_signing_out_everywhere_ends_the_clients_tokens_and_keeps_the_conn
     assert await authorization.grant() is not None
     assert ("sign-out", "done") in await authorization.audit()
     with pytest.raises(SignInRefused):
-        await authorization.authorization.go_on(back, browser=COOKIE)
+        await authorization.authorization.confirm(back, browser=COOKIE)
 
 
 async def test_signing_out_with_nothing_signed_in_writes_nothing_down(

@@ -413,6 +413,9 @@ async def test_while_the_database_cannot_be_read_no_token_is_accepted(desk: Desk
 
     with pytest.raises(IssuerUnavailable):
         await desk.tokens.verify(access_of(issued))
+    # A text of another form is refused as such: it costs no look at the database.
+    with pytest.raises(TokenRefused, match="not an access token"):
+        await desk.tokens.verify("e30.e30.e30")
 
 
 async def test_ending_can_be_limited_to_one_client(desk: Desk) -> None:

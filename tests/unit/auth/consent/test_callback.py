@@ -30,7 +30,7 @@ def test_a_cancelled_sign_in_has_no_code() -> None:
     ids=["nothing", "code twice", "code and error", "another twice", "error twice", "empty", "no code"],
 )
 def test_an_odd_answer_is_refused(params: Params) -> None:
-    with pytest.raises(SignInRefused, match="not trusted"):
+    with pytest.raises(SignInRefused, match="malformed"):
         code_of(params)
 
 

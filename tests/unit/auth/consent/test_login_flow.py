@@ -261,7 +261,7 @@ async def test_granting_after_declining_is_deleted_without_asking_whose_it_was(
     assert stage.network.to("/cloud/user") == []
 
 
-async def test_expiry_between_the_answer_and_its_use_deletes_what_came(
+async def test_expiry_between_the_answer_and_its_use_deletes_the_callback_result(
     stage: ProcessHost, process: Process
 ) -> None:
     consent_request = await confirm_at_nextcloud(stage, process)

@@ -53,7 +53,7 @@ class Way(httpx2.AsyncBaseTransport):
 
 
 @dataclass
-class ClientTrip:
+class OidcFixture:
     """A provider, and a browser that goes there and back."""
 
     stage: ProcessHost
@@ -105,17 +105,17 @@ class ClientTrip:
 
 
 @pytest.fixture
-async def trip(stage: ProcessHost) -> AsyncGenerator[ClientTrip]:
+async def oidc(stage: ProcessHost) -> AsyncGenerator[OidcFixture]:
     issuer = Issuer(clock=stage.clock)
     issuer.add_client(CLIENT, secret=SECRET.get_secret_value(), redirect_uris=[REDIRECT])
     stage.sandbox.state.check_bearer = issuer.uid_of
     way = Way(stage, issuer)
     async with open_pool(ca_bundle=None, user_agent="tests", transport=way) as pool:
-        yield ClientTrip(stage, issuer, way, pool)
+        yield OidcFixture(stage, issuer, way, pool)
 
 
-async def test_the_browser_is_sent_with_pkce_a_nonce_and_what_lasting_access_needs(trip: ClientTrip) -> None:
-    provider = trip.provider()
+async def test_the_browser_is_sent_with_pkce_a_nonce_and_what_lasting_access_needs(oidc: OidcFixture) -> None:
+    provider = oidc.provider()
 
     url = await provider.authorize_url(state="s1", verifier=new_secret(), nonce=SecretStr("n1"))
 
@@ -134,24 +134,24 @@ async def test_the_browser_is_sent_with_pkce_a_nonce_and_what_lasting_access_nee
     }
     assert (provider.name, provider.redirect_uri) == ("oidc_refresh", REDIRECT)
     assert (provider.uses_pkce, provider.uses_nonce) == (True, True)
-    assert await provider.callback_issuer() == trip.issuer.url
+    assert await provider.callback_issuer() == oidc.issuer.url
 
 
-def metadata_without(trip: ClientTrip, *names: str, **changes: object) -> Answer:
+def metadata_without(oidc: OidcFixture, *names: str, **changes: object) -> Answer:
     def answer(request: httpx2.Request) -> httpx2.Response | None:
         if "well-known" not in request.url.path:
             return None
-        metadata = {name: value for name, value in trip.issuer.metadata().items() if name not in names}
+        metadata = {name: value for name, value in oidc.issuer.metadata().items() if name not in names}
         return httpx2.Response(200, json={**metadata, **changes}, request=request)
 
     return answer
 
 
-async def test_what_the_provider_does_not_know_is_not_asked_for(trip: ClientTrip) -> None:
-    trip.way.instead = metadata_without(
-        trip, "authorization_response_iss_parameter_supported", scopes_supported=["openid"]
+async def test_what_the_provider_does_not_know_is_not_asked_for(oidc: OidcFixture) -> None:
+    oidc.way.instead = metadata_without(
+        oidc, "authorization_response_iss_parameter_supported", scopes_supported=["openid"]
     )
-    provider = trip.provider(resource=None)
+    provider = oidc.provider(resource=None)
 
     url = await provider.authorize_url(state="s1", verifier=None, nonce=None)
 
@@ -161,160 +161,160 @@ async def test_what_the_provider_does_not_know_is_not_asked_for(trip: ClientTrip
     assert await provider.callback_issuer() is None
 
 
-async def test_elsewhere_the_audience_has_another_name(trip: ClientTrip) -> None:
-    provider = trip.provider(resource="https://cloud.example.org", resource_parameter="audience")
+async def test_elsewhere_the_audience_has_another_name(oidc: OidcFixture) -> None:
+    provider = oidc.provider(resource="https://cloud.example.org", resource_parameter="audience")
 
     url = await provider.authorize_url(state="s1", verifier=None, nonce=None)
 
     assert parse_qs(urlsplit(url).query)["audience"] == ["https://cloud.example.org"]
 
 
-async def test_a_code_gives_tokens_that_nextcloud_takes_and_says_who_confirmed(trip: ClientTrip) -> None:
-    exchanged = await trip.exchange_code(trip.provider())
+async def test_a_code_gives_tokens_that_nextcloud_takes_and_says_who_confirmed(oidc: OidcFixture) -> None:
+    exchanged = await oidc.exchange_code(oidc.provider())
 
     assert exchanged.identity.uid == "alice"
     assert exchanged.identity.storage_id
-    assert exchanged.subject == Principal(trip.issuer.url, ALICE)
-    claims = trip.issuer.state.access_tokens[exchanged.tokens.access_token.get_secret_value()][1]
+    assert exchanged.subject == Principal(oidc.issuer.url, ALICE)
+    claims = oidc.issuer.state.access_tokens[exchanged.tokens.access_token.get_secret_value()][1]
     assert claims["aud"] == "nextcloud"
 
 
-async def test_a_refresh_gives_the_next_tokens_for_the_same_audience(trip: ClientTrip) -> None:
-    provider = trip.provider()
-    first = (await trip.exchange_code(provider)).tokens
+async def test_a_refresh_gives_the_next_tokens_for_the_same_audience(oidc: OidcFixture) -> None:
+    provider = oidc.provider()
+    first = (await oidc.exchange_code(provider)).tokens
     assert first.refresh_token is not None
 
     second = await provider.refresh(first.refresh_token)
 
     assert second.refresh_token not in (None, first.refresh_token)
-    assert trip.issuer.uid_of(second.access_token.get_secret_value()) == "alice"
-    claims = trip.issuer.state.access_tokens[second.access_token.get_secret_value()][1]
+    assert oidc.issuer.uid_of(second.access_token.get_secret_value()) == "alice"
+    claims = oidc.issuer.state.access_tokens[second.access_token.get_secret_value()][1]
     assert claims["aud"] == "nextcloud"
     with pytest.raises(GrantDead):
         await provider.refresh(first.refresh_token)
 
 
-async def test_a_code_of_another_browsers_trip_is_refused_by_its_nonce(trip: ClientTrip) -> None:
-    provider = trip.provider()
-    trip.issuer.faults.switch_on("wrong_nonce")
+async def test_a_code_of_another_browsers_trip_is_refused_by_its_nonce(oidc: OidcFixture) -> None:
+    provider = oidc.provider()
+    oidc.issuer.faults.switch_on("wrong_nonce")
 
     with pytest.raises(GrantRefused):
-        await trip.exchange_code(provider)
+        await oidc.exchange_code(provider)
 
-    assert trip.alive == 0
+    assert oidc.alive == 0
 
 
-async def test_a_code_without_its_verifier_is_refused(trip: ClientTrip) -> None:
-    provider, nonce = trip.provider(), new_secret()
+async def test_a_code_without_its_verifier_is_refused(oidc: OidcFixture) -> None:
+    provider, nonce = oidc.provider(), new_secret()
     url = await provider.authorize_url(state="s1", verifier=new_secret(), nonce=nonce)
-    code = SecretStr((await trip.confirm(url))["code"])
+    code = SecretStr((await oidc.confirm(url))["code"])
 
     with pytest.raises(GrantRefused):
         await provider.exchange_code(code=code, verifier=new_secret(), nonce=nonce)
 
 
 @pytest.mark.parametrize("claim", ["preferred_username", "no_such_claim"])
-async def test_people_are_named_by_the_claim_that_the_operator_chose(trip: ClientTrip, claim: str) -> None:
-    provider = trip.provider(identity_claim=claim)
+async def test_people_are_named_by_the_claim_that_the_operator_chose(oidc: OidcFixture, claim: str) -> None:
+    provider = oidc.provider(identity_claim=claim)
 
     if claim == "no_such_claim":
         with pytest.raises(GrantRefused, match="no_such_claim"):
-            await trip.exchange_code(provider)
-        assert trip.alive == 0
+            await oidc.exchange_code(provider)
+        assert oidc.alive == 0
     else:
-        assert (await trip.exchange_code(provider)).subject == Principal(trip.issuer.url, "alice")
+        assert (await oidc.exchange_code(provider)).subject == Principal(oidc.issuer.url, "alice")
 
 
-async def test_access_that_does_not_last_is_refused(trip: ClientTrip) -> None:
-    trip.issuer.faults.switch_on("no_refresh_token")
+async def test_access_that_does_not_last_is_refused(oidc: OidcFixture) -> None:
+    oidc.issuer.faults.switch_on("no_refresh_token")
 
     with pytest.raises(GrantRefused, match="offline_access"):
-        await trip.exchange_code(trip.provider())
+        await oidc.exchange_code(oidc.provider())
 
 
-async def test_an_answer_that_does_not_say_who_confirmed_is_refused_and_ended(trip: ClientTrip) -> None:
-    provider = trip.provider()
+async def test_an_answer_that_does_not_say_who_confirmed_is_refused_and_ended(oidc: OidcFixture) -> None:
+    provider = oidc.provider()
     url = await provider.authorize_url(state="s1", verifier=None, nonce=None)
-    code = SecretStr((await trip.confirm(url))["code"])
+    code = SecretStr((await oidc.confirm(url))["code"])
 
     with pytest.raises(GrantRefused, match="who confirmed"):
         await provider.exchange_code(code=code, verifier=None, nonce=None)
 
-    assert trip.alive == 0
+    assert oidc.alive == 0
 
 
-async def test_an_answer_without_an_id_token_is_refused_and_ended(trip: ClientTrip) -> None:
-    provider, verifier, nonce = trip.provider(), new_secret(), new_secret()
+async def test_an_answer_without_an_id_token_is_refused_and_ended(oidc: OidcFixture) -> None:
+    provider, verifier, nonce = oidc.provider(), new_secret(), new_secret()
     url = await provider.authorize_url(state="s1", verifier=verifier, nonce=nonce)
-    code = SecretStr((await trip.confirm(url.replace("openid+", "")))["code"])
+    code = SecretStr((await oidc.confirm(url.replace("openid+", "")))["code"])
 
     with pytest.raises(GrantRefused, match="who confirmed"):
         await provider.exchange_code(code=code, verifier=verifier, nonce=nonce)
 
-    assert trip.alive == 0
+    assert oidc.alive == 0
 
 
-async def test_a_token_that_nextcloud_does_not_take_is_the_operators_to_mend(trip: ClientTrip) -> None:
-    trip.stage.sandbox.state.check_bearer = None
+async def test_a_token_that_nextcloud_does_not_take_is_the_operators_to_mend(oidc: OidcFixture) -> None:
+    oidc.stage.sandbox.state.check_bearer = None
 
     with pytest.raises(CredentialRejected, match="user_oidc"):
-        await trip.exchange_code(trip.provider())
+        await oidc.exchange_code(oidc.provider())
 
-    assert trip.alive == 0
+    assert oidc.alive == 0
 
 
-async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(trip: ClientTrip) -> None:
-    trip.stage.sandbox.state.check_bearer = None
+async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(oidc: OidcFixture) -> None:
+    oidc.stage.sandbox.state.check_bearer = None
 
     def no_revocation(request: httpx2.Request) -> httpx2.Response | None:
         return httpx2.Response(503) if request.url.path == "/revoke" else None
 
-    trip.way.instead = no_revocation
+    oidc.way.instead = no_revocation
     with pytest.raises(OrphanedTokens, match="user_oidc") as left:
-        await trip.exchange_code(trip.provider())
+        await oidc.exchange_code(oidc.provider())
 
     assert isinstance(left.value.reason, CredentialRejected)
 
 
-async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(trip: ClientTrip) -> None:
-    trip.stage.sandbox.state.check_bearer = None
+async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(oidc: OidcFixture) -> None:
+    oidc.stage.sandbox.state.check_bearer = None
     noted: list[Tokens] = []
 
     async def note(tokens: Tokens) -> None:
         noted.append(tokens)
 
     with pytest.raises(CredentialRejected):
-        await trip.exchange_code(trip.provider(), note=note)
+        await oidc.exchange_code(oidc.provider(), note=note)
 
-    assert [one.access_token.get_secret_value() for one in noted] == list(trip.issuer.state.access_tokens)
-
-
-async def test_revoking_ends_the_refresh_token_and_what_belongs_to_it(trip: ClientTrip) -> None:
-    provider = trip.provider()
-    tokens = (await trip.exchange_code(provider)).tokens
-
-    assert await provider.revoke(tokens)
-    assert await provider.revoke(tokens)
-
-    assert trip.alive == 0
-    assert trip.issuer.uid_of(tokens.access_token.get_secret_value()) is None
+    assert [one.access_token.get_secret_value() for one in noted] == list(oidc.issuer.state.access_tokens)
 
 
-async def test_where_nothing_can_be_revoked_that_counts_as_done(trip: ClientTrip) -> None:
-    trip.way.instead = metadata_without(trip, "revocation_endpoint")
-    provider = trip.provider()
-    tokens = (await trip.exchange_code(provider)).tokens
+async def test_revoking_ends_the_refresh_token_and_what_belongs_to_it(oidc: OidcFixture) -> None:
+    provider = oidc.provider()
+    tokens = (await oidc.exchange_code(provider)).tokens
 
     assert await provider.revoke(tokens)
+    assert await provider.revoke(tokens)
 
-    assert trip.asked("/revoke") == []
+    assert oidc.alive == 0
+    assert oidc.issuer.uid_of(tokens.access_token.get_secret_value()) is None
+
+
+async def test_where_nothing_can_be_revoked_that_counts_as_done(oidc: OidcFixture) -> None:
+    oidc.way.instead = metadata_without(oidc, "revocation_endpoint")
+    provider = oidc.provider()
+    tokens = (await oidc.exchange_code(provider)).tokens
+
+    assert await provider.revoke(tokens)
+
+    assert oidc.asked("/revoke") == []
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 503])
-async def test_a_revocation_that_was_refused_is_to_be_tried_again(trip: ClientTrip, status: int) -> None:
-    provider = trip.provider()
-    tokens = (await trip.exchange_code(provider)).tokens
-    trip.way.instead = lambda request: httpx2.Response(status) if request.url.path == "/revoke" else None
+async def test_a_revocation_that_was_refused_is_to_be_tried_again(oidc: OidcFixture, status: int) -> None:
+    provider = oidc.provider()
+    tokens = (await oidc.exchange_code(provider)).tokens
+    oidc.way.instead = lambda request: httpx2.Response(status) if request.url.path == "/revoke" else None
 
     with pytest.raises(Unavailable):
         await provider.revoke(tokens)
@@ -332,9 +332,9 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-async def test_an_answer_that_is_none_leaves_everything_as_it_is(trip: ClientTrip, kind: str) -> None:
-    provider = trip.provider()
-    tokens = (await trip.exchange_code(provider)).tokens
+async def test_an_answer_that_is_none_leaves_everything_as_it_is(oidc: OidcFixture, kind: str) -> None:
+    provider = oidc.provider()
+    tokens = (await oidc.exchange_code(provider)).tokens
     assert tokens.refresh_token is not None
     given, error = ANSWERS[kind]
 
@@ -343,16 +343,16 @@ async def test_an_answer_that_is_none_leaves_everything_as_it_is(trip: ClientTri
             return None
         return httpx2.Response(given.status_code, headers=given.headers, content=given.content)
 
-    trip.way.instead = answer
+    oidc.way.instead = answer
     with pytest.raises(NextcloudError) as caught:
         await provider.refresh(tokens.refresh_token)
-    trip.way.instead = None
+    oidc.way.instead = None
 
     assert type(caught.value) is error
     assert (await provider.refresh(tokens.refresh_token)).access_token
 
 
-async def test_an_account_without_a_picture_of_its_own_has_none(trip: ClientTrip) -> None:
+async def test_an_account_without_a_picture_of_its_own_has_none(oidc: OidcFixture) -> None:
     tokens = Tokens(SecretStr("access"), None, None)
 
-    assert await trip.provider().picture(tokens, uid="alice") is None
+    assert await oidc.provider().picture(tokens, uid="alice") is None

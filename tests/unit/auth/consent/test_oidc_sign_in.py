@@ -8,11 +8,11 @@ from nextcloud_mcp_server.storage.records import Principal
 from tests.consent_fixtures import SIGN_IN_CALLBACK, ConsentSetup, open_consent_service
 from tests.issuer_fake import CLIENT, ISSUER, at_hash
 
-VISIT = "consent:550e8400-e29b-41d4-a716-446655440000"
+CONSENT_TARGET = "consent:550e8400-e29b-41d4-a716-446655440000"
 
 
 async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(people: ConsentSetup) -> None:
-    start = await people.consent_service.begin_sign_in(VISIT)
+    start = await people.consent_service.begin_sign_in(CONSENT_TARGET)
 
     query = parse_qs(urlsplit(start.url).query)
     assert start.url.startswith(f"{ISSUER}/authorize?")
@@ -28,13 +28,13 @@ async def test_a_sign_in_begins_with_pkce_and_a_nonce_and_asks_only_for_a_name(p
 async def test_only_another_user_is_asked_who_they_are_again(
     people: ConsentSetup, *, another: bool, prompt: list[str] | None
 ) -> None:
-    start = await people.consent_service.begin_sign_in(VISIT, another=another)
+    start = await people.consent_service.begin_sign_in(CONSENT_TARGET, another=another)
 
     assert parse_qs(urlsplit(start.url).query).get("prompt") == prompt
 
 
 async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: ConsentSetup) -> None:
-    start = await people.consent_service.begin_sign_in(VISIT)
+    start = await people.consent_service.begin_sign_in(CONSENT_TARGET)
 
     query = parse_qs(urlsplit(start.url).query)
     flow = start.flow.get_secret_value()
@@ -45,12 +45,12 @@ async def test_nothing_of_a_flow_can_be_read_from_its_cookie(people: ConsentSetu
 
 
 async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people: ConsentSetup) -> None:
-    start = await people.consent_service.begin_sign_in(VISIT)
+    start = await people.consent_service.begin_sign_in(CONSENT_TARGET)
     params = people.issuer.sign_in(start.url, "alice")
 
     done = await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
 
-    assert done.target == VISIT
+    assert done.target == CONSENT_TARGET
     assert done.signed_in.principal == Principal(ISSUER, "alice")
     assert done.signed_in.display_name == "Alice"
     assert done.signed_in.uid is None
@@ -59,7 +59,7 @@ async def test_coming_back_begins_a_session_for_what_the_sign_in_was_for(people:
 
 
 async def test_a_code_that_was_exchanged_is_spent(people: ConsentSetup) -> None:
-    start = await people.consent_service.begin_sign_in(VISIT)
+    start = await people.consent_service.begin_sign_in(CONSENT_TARGET)
     params = people.issuer.sign_in(start.url, "alice")
 
     await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
@@ -67,7 +67,9 @@ async def test_a_code_that_was_exchanged_is_spent(people: ConsentSetup) -> None:
     assert await people.database.spent_codes.is_spent(params["code"][0])
 
 
-@pytest.mark.parametrize("target", ["", "consent:", "consent:../x", "//evil.test", f"{VISIT}x", "ACCOUNT"])
+@pytest.mark.parametrize(
+    "target", ["", "consent:", "consent:../x", "//evil.test", f"{CONSENT_TARGET}x", "ACCOUNT"]
+)
 async def test_a_sign_in_leads_nowhere_but_to_our_pages(people: ConsentSetup, target: str) -> None:
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.begin_sign_in(target)

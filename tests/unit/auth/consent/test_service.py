@@ -72,7 +72,7 @@ async def test_allowing_leads_to_nextcloud_and_stores_no_access(people: ConsentS
     assert await people.grant() is None
 
 
-async def test_verifier_and_nonce_come_back_to_a_provider_that_uses_them(people: ConsentSetup) -> None:
+async def test_a_provider_that_uses_verifier_and_nonce_gets_them_again(people: ConsentSetup) -> None:
     people.provider.uses_pkce = people.provider.uses_nonce = True
     people.provider.issuer = ISSUER
     await people.connect()

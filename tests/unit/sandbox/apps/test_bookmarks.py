@@ -38,8 +38,12 @@ async def test_one_page_holds_all_where_that_is_asked_for_and_any_word_will_do(
     ("url", "stored"),
     [
         ("https://Movers.example.test", None),
+        ("https://movers.example.test:443", None),
         ("new.test/x", "http://new.test/x"),
         ("https://New.test", "https://new.test/"),
+        ("http://New.test:80/x", "http://new.test/x"),
+        ("http://new.test:443/x", "http://new.test:443/x"),
+        ("ftp://new.test:80/x", "ftp://new.test:80/x"),
     ],
 )
 async def test_an_address_is_written_as_browsers_write_it(

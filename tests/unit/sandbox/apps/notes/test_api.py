@@ -320,8 +320,8 @@ async def test_a_category_that_is_no_name_for_a_folder_is_500(alice: httpx2.Asyn
     assert response.status_code == 500
 
 
-async def test_a_preflight_is_answered(anybody: httpx2.AsyncClient) -> None:
-    response = await anybody.options(NOTES, headers={"Origin": "http://x.test"})
+async def test_a_preflight_is_answered(anonymous: httpx2.AsyncClient) -> None:
+    response = await anonymous.options(NOTES, headers={"Origin": "http://x.test"})
 
     assert (response.status_code, response.content) == (200, b"")
     assert response.headers["Access-Control-Allow-Origin"] == "http://x.test"

@@ -14,9 +14,9 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams
 
-from nextcloud_mcp_server.protocol import audience as module
+from nextcloud_mcp_server.protocol import change_notifier as module
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.protocol.audience import Audience, ListChanged
+from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier, ListChanged
 from tests.sdk_request import Channel, request
 
 #: The notifications of MCP 2025-11-25 (server/tools, server/prompts, server/resources).
@@ -45,15 +45,23 @@ async def group() -> AsyncGenerator[TaskGroup]:
 
 
 async def test_only_the_sessions_and_streams_of_the_person_are_told(group: TaskGroup) -> None:
-    audience, hers, his, stream, foreign = Audience(owner), Channel(), Channel(), Channel(), Channel()
-    audience.join(of("alice", hers), ToolsListChanged)
-    audience.join(of("bob", his), ToolsListChanged)
+    change_notifier, hers, his, stream, foreign = (
+        ChangeNotifier(owner),
+        Channel(),
+        Channel(),
+        Channel(),
+        Channel(),
+    )
+    change_notifier.join(of("alice", hers), ToolsListChanged)
+    change_notifier.join(of("bob", his), ToolsListChanged)
     for name, channel in (("alice", stream), ("bob", foreign)):
         asked = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(tools_list_changed=True))
-        group.start_soon(ListenHandler(audience.bus(name)), of(name, channel, version="2026-07-28"), asked)
+        group.start_soon(
+            ListenHandler(change_notifier.bus(name)), of(name, channel, version="2026-07-28"), asked
+        )
     await anyio.wait_all_tasks_blocked()
 
-    await audience.bus("alice").publish(ToolsListChanged())
+    await change_notifier.bus("alice").publish(ToolsListChanged())
     await anyio.wait_all_tasks_blocked()
 
     assert [method for method, _ in hers.sent] == ["notifications/tools/list_changed"]
@@ -63,64 +71,64 @@ async def test_only_the_sessions_and_streams_of_the_person_are_told(group: TaskG
 
 
 async def test_a_session_hears_of_the_resources_it_named_and_of_nothing_after_its_end() -> None:
-    audience, channel = Audience(owner), Channel()
+    change_notifier, channel = ChangeNotifier(owner), Channel()
     ctx = of("alice", channel)
-    session = audience.join(ctx)
+    session = change_notifier.join(ctx)
     assert session is not None
     session.uris = {"nc://notes/1"}
 
-    await audience.tell("alice", ResourceUpdated("nc://notes/1"), ResourceUpdated("nc://notes/2"))
+    await change_notifier.tell("alice", ResourceUpdated("nc://notes/1"), ResourceUpdated("nc://notes/2"))
     await wire.connection(ctx).exit_stack.aclose()
-    await audience.tell("alice", ResourcesListChanged())
+    await change_notifier.tell("alice", ResourcesListChanged())
 
     assert [params for _, params in channel.sent] == [{"uri": "nc://notes/1"}]
 
 
 @pytest.mark.parametrize("listed", LISTS)
 async def test_a_session_hears_of_the_lists_it_asked_for_and_of_no_other(listed: ListChanged) -> None:
-    audience, channel, silent = Audience(owner), Channel(), Channel()
-    audience.join(of("alice", channel), listed)
-    session = audience.join(of("alice", silent, session="subscribed only"))
+    change_notifier, channel, silent = ChangeNotifier(owner), Channel(), Channel()
+    change_notifier.join(of("alice", channel), listed)
+    session = change_notifier.join(of("alice", silent, session="subscribed only"))
     assert session is not None
     session.uris = ["nc://notes/1"]
 
-    await audience.tell("alice", *(each() for each in LISTS))
+    await change_notifier.tell("alice", *(each() for each in LISTS))
 
     assert [method for method, _ in channel.sent] == [LISTS[listed]]
     assert silent.sent == []
 
 
 async def test_a_session_that_asks_for_one_list_after_the_other_hears_of_both() -> None:
-    audience, channel = Audience(owner), Channel()
+    change_notifier, channel = ChangeNotifier(owner), Channel()
     ctx = of("alice", channel)
-    audience.join(ctx, ToolsListChanged)
-    audience.join(ctx, PromptsListChanged)
+    change_notifier.join(ctx, ToolsListChanged)
+    change_notifier.join(ctx, PromptsListChanged)
 
-    await audience.tell("alice", *(each() for each in LISTS))
+    await change_notifier.tell("alice", *(each() for each in LISTS))
 
     assert [method for method, _ in channel.sent] == [LISTS[ToolsListChanged], LISTS[PromptsListChanged]]
 
 
 async def test_a_session_joins_once_and_a_request_without_one_never() -> None:
-    audience, channel = Audience(owner), Channel()
+    change_notifier, channel = ChangeNotifier(owner), Channel()
     ctx = of("alice", channel)
 
-    assert audience.join(ctx) is audience.join(ctx, ResourcesListChanged)
-    assert audience.join(of("alice", channel, version="2026-07-28")) is None
-    await audience.tell("alice", ResourcesListChanged())
+    assert change_notifier.join(ctx) is change_notifier.join(ctx, ResourcesListChanged)
+    assert change_notifier.join(of("alice", channel, version="2026-07-28")) is None
+    await change_notifier.tell("alice", ResourcesListChanged())
     assert len(channel.sent) == 1
 
 
 async def test_of_too_many_sessions_of_a_user_the_oldest_is_forgotten_and_none_of_another() -> None:
-    audience, first, his = Audience(owner), Channel(), Channel()
+    change_notifier, first, his = ChangeNotifier(owner), Channel(), Channel()
     oldest = of("alice", first, session="first")
-    audience.join(oldest, ToolsListChanged)
-    audience.join(of("bob", his), ToolsListChanged)
+    change_notifier.join(oldest, ToolsListChanged)
+    change_notifier.join(of("bob", his), ToolsListChanged)
     for number in range(module.MAX_SESSIONS):
-        audience.join(of("alice", Channel(), session=f"s{number}"))
+        change_notifier.join(of("alice", Channel(), session=f"s{number}"))
 
-    await audience.tell("alice", ToolsListChanged())
-    await audience.tell("bob", ToolsListChanged())
+    await change_notifier.tell("alice", ToolsListChanged())
+    await change_notifier.tell("bob", ToolsListChanged())
     await wire.connection(oldest).exit_stack.aclose()
 
     assert first.sent == []
@@ -128,18 +136,18 @@ async def test_of_too_many_sessions_of_a_user_the_oldest_is_forgotten_and_none_o
 
 
 async def test_a_session_that_was_forgotten_for_others_comes_back_with_what_it_had_subscribed_to() -> None:
-    audience, first = Audience(owner), Channel()
+    change_notifier, first = ChangeNotifier(owner), Channel()
     oldest = of("alice", first, session="first")
-    session = audience.join(oldest)
+    session = change_notifier.join(oldest)
     assert session is not None
     session.uris = ["nc://notes/1"]
     for number in range(module.MAX_SESSIONS):
-        audience.join(of("alice", Channel(), session=f"s{number}"))
+        change_notifier.join(of("alice", Channel(), session=f"s{number}"))
 
-    again = audience.join(oldest)
-    await audience.tell("alice", ResourceUpdated("nc://notes/1"))
+    again = change_notifier.join(oldest)
+    await change_notifier.tell("alice", ResourceUpdated("nc://notes/1"))
     await wire.connection(oldest).exit_stack.aclose()
-    await audience.tell("alice", ResourceUpdated("nc://notes/1"))
+    await change_notifier.tell("alice", ResourceUpdated("nc://notes/1"))
 
     assert again is session
     assert len(first.sent) == 1
@@ -150,25 +158,25 @@ async def test_a_client_that_does_not_read_is_not_waited_for() -> None:
         async def notify(self, method: str, params: Mapping[str, Any] | None, opts: object = None) -> None:  # noqa: ARG002 - see `Channel`
             await anyio.sleep_forever()
 
-    audience, channel = Audience(owner, send_seconds=0), Channel()
-    audience.join(of("alice", Stuck(), session="stuck"), ToolsListChanged)
-    audience.join(of("alice", channel, session="reads"), ToolsListChanged)
+    change_notifier, channel = ChangeNotifier(owner, send_seconds=0), Channel()
+    change_notifier.join(of("alice", Stuck(), session="stuck"), ToolsListChanged)
+    change_notifier.join(of("alice", channel, session="reads"), ToolsListChanged)
 
     with anyio.fail_after(60):
-        await audience.tell("alice", ToolsListChanged())
+        await change_notifier.tell("alice", ToolsListChanged())
 
     assert channel.sent
 
 
 async def test_a_stream_that_ends_takes_no_other_of_its_person_along() -> None:
-    audience, heard = Audience(owner), list[object]()
-    first = audience.listen("alice", lambda _: None)
-    second = audience.listen("alice", heard.append)
+    change_notifier, heard = ChangeNotifier(owner), list[object]()
+    first = change_notifier.listen("alice", lambda _: None)
+    second = change_notifier.listen("alice", heard.append)
 
     first()
-    await audience.tell("alice", ToolsListChanged())
+    await change_notifier.tell("alice", ToolsListChanged())
     second()
     second()
-    await audience.tell("alice", ToolsListChanged())
+    await change_notifier.tell("alice", ToolsListChanged())
 
     assert heard == [ToolsListChanged()]

@@ -34,7 +34,7 @@ MAX_SESSIONS = 100
 SEND_SECONDS = 5.0
 
 #: The key under which a connection's state holds its session.
-_KEY = "audience"
+_KEY = "notified-session"
 
 Listener = Callable[[ServerEvent], None]
 
@@ -59,7 +59,7 @@ class Session:
     lists: set[ListChanged] = field(default_factory=set[ListChanged])
 
 
-class Audience:
+class ChangeNotifier:
     """Notifies each user's clients of changes for this user."""
 
     def __init__(
@@ -171,13 +171,13 @@ _SEND: Mapping[ListChanged, Callable[[Connection], Awaitable[None]]] = {
 class Bus:
     """The events of one user, in the form of the SDK's `SubscriptionBus`."""
 
-    audience: Audience
+    change_notifier: ChangeNotifier
     owner: Hashable
 
     async def publish(self, event: ServerEvent) -> None:
         """Send an event to the user's clients."""
-        await self.audience.tell(self.owner, event)
+        await self.change_notifier.tell(self.owner, event)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Subscribe a stream; return the function that ends the subscription."""
-        return self.audience.listen(self.owner, listener)
+        return self.change_notifier.listen(self.owner, listener)

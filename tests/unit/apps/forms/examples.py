@@ -1,0 +1,9 @@
+"""Valid arguments for the tools, for the tests of every tool."""
+
+from typing import Any
+
+from nextcloud_mcp_server.nextcloud.account import Account
+
+
+async def usual(_: Account) -> dict[str, dict[str, Any]]:
+    return {"nc_forms_get_form": {"form_id": 1}}

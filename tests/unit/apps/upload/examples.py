@@ -1,0 +1,12 @@
+"""Valid arguments for the tools, for the tests of every tool."""
+
+from typing import Any
+
+from nextcloud_mcp_server.nextcloud.account import Account
+
+
+async def usual(_: Account) -> dict[str, dict[str, Any]]:
+    return {
+        "nc_files_upload_file": {"path": "/new.txt", "content": "x"},
+        "nc_files_download_file": {"path": "/Documents/Welcome.md", "local_file": "x"},
+    }
