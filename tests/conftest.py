@@ -1,8 +1,10 @@
+import gc
 import logging
 import os
 import subprocess
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from tests.kept_schema import KeptSchema
 from tests.oauth_fixtures import Office, Replica, office_of
 from tests.replayed_schema import ReplayedUpgrade
 from tests.result_schemas import check_every_call
+from tests.tracing import is_measured, untraced
 
 # The time of an example depends on the load of the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -145,12 +148,12 @@ def logging_as_it_was() -> Iterator[None]:
         yield
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
-    root.setLevel(level)
-    ours.setLevel(our_level)
+    for logger, before in ((root, level), (ours, our_level)):
+        # Setting a level makes every logger forget which levels are on.
+        if logger.level != before:
+            logger.setLevel(before)
 
 
-#: These test the behaviour seen from outside. Coverage is measured by the tests of the modules, at half the cost.
-_UNMEASURED = ("conformance", "contract", "e2e", "snapshots")
 #: The folders of `make test-fast`.
 _FAST = ("snapshots", "unit")
 #: Tests with one of these fixtures start processes, or connect to PostgreSQL.
@@ -171,8 +174,6 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
     function = item if isinstance(item, pytest.Function) else None
     parameters = function.callspec.params.values() if function and hasattr(function, "callspec") else ()
     asked = set(function.fixturenames) if function else set[str]()
-    if folder in _UNMEASURED:
-        yield "no_cover"
     if folder == "e2e":
         yield "browser"
     if "postgres" in parameters:
@@ -182,16 +183,34 @@ def _kinds(item: pytest.Item) -> Iterator[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they need, for `-m`, and disable coverage where it is not measured."""
+    """Mark tests by what they need, for `-m`, and begin with those in which coverage is measured.
+
+    What runs once in a process, such as the import of a module, would go uncounted if another test came first.
+    """
     for item in items:
         for kind in _kinds(item):
             item.add_marker(kind)
+    measured = {path: is_measured(path) for path in {item.path for item in items}}
+    items.sort(key=lambda item: not measured[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage, as there is none; trace this in one worker, as it is the same in all."""
+    gc.disable()
+    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    try:
+        with nullcontext() if first else untraced():
+            return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run processes without coverage, which doubles their time, unless some lines run only there."""
-    with pytest.MonkeyPatch.context() as patch:
+    """Measure coverage where it counts, and in processes, whose time it doubles, only if some lines run only there."""
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if is_measured(item.path) else untraced():
         if item.get_closest_marker("measured_processes") is None:
             patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         return (yield)

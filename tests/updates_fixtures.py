@@ -215,7 +215,7 @@ class UpdatesServer:
 
 async def settled() -> None:
     """Wait until all tasks are idle."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         await anyio.wait_all_tasks_blocked()
 
 

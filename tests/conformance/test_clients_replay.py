@@ -174,7 +174,7 @@ class Replay:
 @pytest.fixture
 async def replay(builtin_app: BuiltinApp, row: Row) -> AsyncGenerator[Replay]:
     headers = {"User-Agent": row.user_agent} if row.user_agent else {}
-    async with httpx2.AsyncClient(timeout=30, headers=headers) as http:
+    async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
         replay = Replay(builtin_app, http, row)
         await replay.discover()
         await replay.introduce()

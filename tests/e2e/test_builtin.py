@@ -41,7 +41,7 @@ def accessibility(axe: str) -> AccessibilityCheck:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 

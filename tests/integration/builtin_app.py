@@ -42,7 +42,7 @@ class BuiltinApp(OidcApp):
             "nextcloud_oauth_client_secret": self.known.client_secret,
             "token_encryption_keys": self.key,
             "data_dir": self.data_dir,
-            "hold_seconds": 20,
+            "hold_seconds": 50,
         }
 
     def replacements(self) -> Overrides:

@@ -101,7 +101,7 @@ class People:
     @asynccontextmanager
     async def person(self, name: str = "alice") -> AsyncGenerator[Person]:
         """Yield a user with a new browser."""
-        async with httpx2.AsyncClient(timeout=45) as browser:
+        async with httpx2.AsyncClient(timeout=60) as browser:
             yield Person(name, name, browser=browser)
             await until(lambda: self._open_pages == 0)
         if self._troubles:

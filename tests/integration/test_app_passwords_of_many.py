@@ -67,7 +67,7 @@ async def test_a_user_that_confirms_with_another_account_is_told_so_and_can_try_
     oidc_app: OidcApp,
 ) -> None:
     await oidc_app.restart(**INSTEAD)
-    async with httpx2.AsyncClient(timeout=45) as browser:
+    async with httpx2.AsyncClient(timeout=60) as browser:
         link = await link_of(oidc_app, "alice")
         # Alice sits at a browser in which bob is signed in to Nextcloud.
         await browser.post(f"{oidc_app.nextcloud_url}/login", data={"user": "bob", "password": "bob"})

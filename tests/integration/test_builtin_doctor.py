@@ -1,7 +1,9 @@
 """What the doctor finds where this server gives clients their tokens."""
 
+import socket
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -101,7 +103,19 @@ async def test_all_is_well_at_a_public_address() -> None:
         ("https://1.1.1.1:8443", Verdict.WARN, "is not https on port 443"),
     ],
 )
-async def test_what_keeps_hosted_clients_away_is_named(url: str, verdict: Verdict, sentence: str) -> None:
+async def test_what_keeps_hosted_clients_away_is_named(
+    url: str, verdict: Verdict, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def look_up(host: str, *given: Any, **named: Any) -> Any:  # noqa: ANN401 - as the library has it
+        """Answer as a server of names does, which may be far away or silent."""
+        if host == "nowhere.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *given, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
     with anyio.fail_after(60):
         found = (await findings(as_it_should_be, url))["hosted clients"]
 

@@ -31,7 +31,7 @@ async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 

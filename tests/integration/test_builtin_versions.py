@@ -15,7 +15,7 @@ async def test_a_person_signs_in_and_reads_their_notes(version: ProfileName, tmp
     async with (
         open_builtin_app(tmp_path, sandbox_version=version) as builtin_app,
         builtin_app.person("alice") as alice,
-        httpx2.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=60) as http,
     ):
         tokens = await builtin_app.sign_in(alice, http, only=["notes:read"])
         http.headers["Authorization"] = f"Bearer {tokens['access_token']}"

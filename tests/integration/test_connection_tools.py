@@ -394,7 +394,7 @@ async def test_a_question_that_a_client_does_not_show_is_answered_in_time_with_t
     await personal_app.stop()
     await personal_app.start(hold_seconds=1)
     async with personal_app.client(mode="legacy", elicitation_callback=answer) as client:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             told = await client.call_tool(REQUEST, {})
 
     [question] = asked

@@ -71,8 +71,8 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_other_says_that_it_is_don
     """N01: for the user who is signed in, in each mode with many users."""
     pages: list[httpx2.Response] = []
     async with (
-        httpx2.AsyncClient(timeout=30) as browser,
-        httpx2.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=60) as browser,
+        httpx2.AsyncClient(timeout=60) as http,
         # The last to open, and so the first to close: it waits until the browser is done.
         server.person(),
     ):

@@ -250,7 +250,7 @@ async def test_each_copy_of_a_page_can_be_sent_and_the_second_says_that_it_is_do
     """N01: browsers fetch a page in advance, and what the user sees may be the first copy or the second."""
     async with (
         personal_app.client(mode="legacy", elicitation_callback=unused) as client,
-        httpx2.AsyncClient(follow_redirects=True, timeout=30) as browser,
+        httpx2.AsyncClient(follow_redirects=True, timeout=60) as browser,
     ):
         link = (await asked_of(client)).url
         copies = [(await browser.get(link)).text for _ in range(2)]

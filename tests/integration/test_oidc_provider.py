@@ -32,8 +32,8 @@ async def test_a_person_signs_in_and_their_client_gets_tokens_for_our_server_alo
     clients = [mcp_client("assistant"), login_client("server", "s" * 32, [SIGN_IN])]
     async with (
         open_oidc_provider(clients, resources=[MCP], scopes=["notes:read"]) as issuer,
-        httpx2.AsyncClient(timeout=30) as browser,
-        httpx2.AsyncClient(timeout=30) as program,
+        httpx2.AsyncClient(timeout=60) as browser,
+        httpx2.AsyncClient(timeout=60) as program,
     ):
         metadata = (await program.get(f"{issuer}/.well-known/openid-configuration")).json()
         asked = {

@@ -77,7 +77,7 @@ async def test_refusing_ends_the_held_call_of_one_of_many_people_and_a_later_cal
 ) -> None:
     """N03: in each mode with many users."""
     counted = Counted()
-    async with httpx2.AsyncClient(timeout=30) as browser, httpx2.AsyncClient(timeout=30) as plain:
+    async with httpx2.AsyncClient(timeout=60) as browser, httpx2.AsyncClient(timeout=60) as plain:
         tab = Tab(browser)
         token = await token_of(server, tab, plain)
         before = stored(server)
@@ -111,7 +111,7 @@ async def test_refusing_a_client_tells_it_so_with_its_state_and_our_name_and_it_
     tmp_path: Path,
 ) -> None:
     """N03: the page between a client and its code."""
-    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=30) as browser:
+    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=60) as browser:
         tab = Tab(browser)
         client_id = str((await builtin_app.register(browser))["client_id"])
         url = builtin_app.authorize_url(client_id, state="of the client")

@@ -37,7 +37,7 @@ async def test_a_call_that_waits_at_one_replica_goes_on_when_consent_is_given_at
 ) -> None:
     async with open_oidc_app(tmp_path, database_url=postgres_url) as oidc_app, oidc_app.replica() as port:
         balancer = Balancer(httpx2.URL(oidc_app.url).port or 0, to=port)
-        async with httpx2.AsyncClient(timeout=45, transport=balancer) as browser:
+        async with httpx2.AsyncClient(timeout=60, transport=balancer) as browser:
             alice = Person("alice", "alice", browser=browser)
             asked = Asked(oidc_app).by(alice.consent)
             async with oidc_app.client(oidc_app.token("alice"), elicitation_callback=asked) as client:

@@ -36,7 +36,7 @@ async def oidc(folder: Path, **settings: object) -> AsyncGenerator[tuple[str, st
 async def builtin(folder: Path, **settings: object) -> AsyncGenerator[tuple[str, str]]:
     async with (
         open_builtin_app(folder, **settings) as builtin_app,
-        httpx2.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=60) as http,
         builtin_app.person("alice") as alice,
     ):
         tokens = await builtin_app.sign_in(alice, http, only=READ)

@@ -30,7 +30,7 @@ async def oidc_app(tmp_path: Path) -> AsyncGenerator[OidcApp]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 
@@ -104,7 +104,7 @@ async def test_a_logout_ends_the_sessions_of_the_protocol_too(
     old, said_at = oidc_app.token("alice"), int(time.time()) + 1
     later = oidc_app.issuer.keys.sign({**claims_of(old), "iat": said_at + 10}, typ="at+jwt")
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {old}"}, timeout=30) as line,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {old}"}, timeout=60) as line,
         oidc_app.raw(oidc_app.token("bob")) as his,
     ):
         hers = HandshakeClient(line, f"{oidc_app.url}/mcp", capabilities={})

@@ -24,7 +24,7 @@ async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 

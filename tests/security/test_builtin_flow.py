@@ -30,7 +30,7 @@ async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         yield client
 
 
@@ -87,7 +87,7 @@ def redirect_target(page: httpx2.Response) -> str:
 
 @asynccontextmanager
 async def browser(builtin_app: BuiltinApp, name: str) -> AsyncGenerator[Browser]:
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         yield Browser(builtin_app, http, name)
 
 

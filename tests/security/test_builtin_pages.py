@@ -23,7 +23,7 @@ async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerato
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30, headers=HTML) as client:
+    async with httpx2.AsyncClient(timeout=60, headers=HTML) as client:
         yield client
 
 

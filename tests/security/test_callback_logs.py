@@ -61,7 +61,7 @@ async def test_builtin_writes_nothing_of_a_callbacks_query(
 ) -> None:
     """Over HTTP, so that the web server's own log is heard, too."""
     query = {**QUERY, "state": state + QUERY["state"], **change}
-    async with httpx2.AsyncClient(timeout=30, headers={"Accept": "text/html"}) as browser:
+    async with httpx2.AsyncClient(timeout=60, headers={"Accept": "text/html"}) as browser:
         for path in ("nextcloud", "unknown"):
             answer = await browser.get(f"{builtin_app.url}/oauth/callback/{path}?{urlencode(query)}")
             if path == "nextcloud":
@@ -76,13 +76,13 @@ async def test_builtin_writes_nothing_of_a_code_that_it_ends(
     log: io.StringIO, builtin_app: BuiltinApp, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nextcloud is asked here, and away: what it is asked is in no line either."""
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         client_id = str((await builtin_app.register(http))["client_id"])
         page = await http.get(builtin_app.authorize_url(client_id), headers={"Accept": "text/html"})
     state = await _begun(builtin_app, page)
     builtin_app.sandbox.faults.status(503, area="oauth2", times=9)
 
-    async with httpx2.AsyncClient(timeout=30, headers={"Accept": "text/html"}) as victim:
+    async with httpx2.AsyncClient(timeout=60, headers={"Accept": "text/html"}) as victim:
         query = {"state": state, "code": CANARIES[1] * 8, "note": CANARIES[0]}
         ended = await shown(
             victim, await victim.get(f"{builtin_app.url}/oauth/callback/nextcloud?{urlencode(query)}")
@@ -96,7 +96,7 @@ async def test_builtin_writes_nothing_of_a_code_that_it_ends(
 async def _begun(builtin_app: BuiltinApp, page: httpx2.Response) -> str:
     """Press Allow in the browser that the page was shown in; the state that Nextcloud is given."""
     fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', page.text))
-    async with httpx2.AsyncClient(timeout=30, cookies=page.cookies) as browser:
+    async with httpx2.AsyncClient(timeout=60, cookies=page.cookies) as browser:
         sent = await browser.post(
             f"{builtin_app.url}/authorize",
             data={**fields, "answer": "allow", "allow": ["notes:read"]},

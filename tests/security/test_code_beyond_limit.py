@@ -153,7 +153,7 @@ async def test_a_database_that_is_away_changes_nothing_of_the_answer() -> None:
 
 
 async def test_the_server_spends_the_code_when_sixty_junk_callbacks_came_before(tmp_path: Path) -> None:
-    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=30) as http:
+    async with open_builtin_app(tmp_path) as builtin_app, httpx2.AsyncClient(timeout=60) as http:
         begun = await http.post(
             f"{builtin_app.url}/account/sign-in", headers=SAME_ORIGIN, follow_redirects=True
         )

@@ -36,7 +36,7 @@ async def builtin_app(tmp_path: Path) -> AsyncGenerator[BuiltinApp]:
 async def browser(address: str) -> AsyncGenerator[httpx2.AsyncClient]:
     """A browser behind the operator's proxy, at an address of the network."""
     headers = {"X-Forwarded-For": address}
-    async with httpx2.AsyncClient(headers=headers, timeout=45, follow_redirects=True) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=60, follow_redirects=True) as http:
         yield http
 
 
@@ -79,7 +79,7 @@ async def test_junk_sign_ins_at_an_identity_provider_leave_another_network_alone
     async with (
         open_oidc_app(tmp_path, trusted_proxies="127.0.0.1") as oidc_app,
         browser(ATTACKER) as stranger,
-        httpx2.AsyncClient(headers={"X-Forwarded-For": OTHER}, timeout=45) as http,
+        httpx2.AsyncClient(headers={"X-Forwarded-For": OTHER}, timeout=60) as http,
     ):
         callback = f"{oidc_app.url}/oauth/callback/sign-in"
         for number in range(Rates().callback + 5):

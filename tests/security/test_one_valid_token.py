@@ -269,7 +269,7 @@ async def oidc(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
 async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path: Path) -> None:
     async with mode(tmp_path) as (oidc_app, given):
         headers = OPEN | {"Authorization": f"Bearer {given}"}
-        async with httpx2.AsyncClient(base_url=oidc_app.url, headers=headers, timeout=30) as http:
+        async with httpx2.AsyncClient(base_url=oidc_app.url, headers=headers, timeout=60) as http:
             opened = [
                 (await http.post("/mcp", json=INITIALIZE)).headers["Mcp-Session-Id"]
                 for _ in range(MOST_OF_CLIENT + 2)

@@ -61,7 +61,7 @@ async def hears_the_end(client: HandshakeClient, server: OidcApp, uid: str) -> N
 
         await group.start(hear)
         await release(server, uid)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             await ended.wait()
 
 
@@ -86,7 +86,7 @@ async def test_oidc_ends_the_stream_and_session_of_the_former_holder_of_a_releas
 async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_account(
     builtin_app: BuiltinApp,
 ) -> None:
-    async with httpx2.AsyncClient(timeout=45, follow_redirects=True) as http:
+    async with httpx2.AsyncClient(timeout=60, follow_redirects=True) as http:
         tokens = await builtin_app.sign_in(Person("alice", "alice", browser=http), http)
     async with builtin_app.raw(tokens["access_token"]) as client:
         await hears_the_end(client, builtin_app, "alice")

@@ -102,7 +102,7 @@ async def test_an_access_that_is_ended_ends_the_stream_and_the_looks(oidc_app: O
     async with oidc_app.client(oidc_app.token("carol")) as client:
         async with client.listen(resource_subscriptions=[SHARED_NAME]) as stream:
             await client.call_tool("revoke_nextcloud_access", {})
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 rest = [event async for event in stream]
         async with client.listen(resource_subscriptions=[SHARED_NAME]) as again:
             honored = again.honored.resource_subscriptions
@@ -136,7 +136,7 @@ async def test_a_session_without_a_stream_is_not_watched_and_hears_later_what_it
 
 
 async def test_an_empty_request_for_a_stream_after_an_event_gets_one_that_is_empty(oidc_app: OidcApp) -> None:
-    async with oidc_app.raw(oidc_app.token("carol")) as client, httpx2.AsyncClient(timeout=30) as http:
+    async with oidc_app.raw(oidc_app.token("carol")) as client, httpx2.AsyncClient(timeout=60) as http:
         session = client._session  # pyright: ignore[reportPrivateUsage] - its id is what is tested
         headers = {
             **session,

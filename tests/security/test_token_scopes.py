@@ -42,7 +42,7 @@ async def builtin(folder: Path) -> AsyncGenerator[tuple[BuiltinApp, str]]:
     """Let alice's client do everything, and narrow its token when it is refreshed (RFC 6749 §6)."""
     async with (
         open_builtin_app(folder) as builtin_app,
-        httpx2.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=60) as http,
         builtin_app.person("alice") as alice,
     ):
         tokens = await builtin_app.sign_in(alice, http, only=IN_ORDER)
@@ -175,7 +175,7 @@ async def test_two_clients_that_describe_themselves_alike_inherit_nothing_from_e
 ) -> None:
     async with (
         open_builtin_app(tmp_path / "data") as builtin_app,
-        httpx2.AsyncClient(timeout=30) as http,
+        httpx2.AsyncClient(timeout=60) as http,
         builtin_app.person("alice") as alice,
     ):
         wide = await builtin_app.sign_in(alice, http, only=IN_ORDER)

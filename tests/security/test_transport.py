@@ -104,7 +104,7 @@ async def test_a_body_over_the_cap_is_refused_and_the_server_lives_on(personal_a
         for start in range(0, len(huge), 100_000):
             yield huge[start : start + 100_000]
 
-    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=60) as http:
         whole = await http.post("/mcp", content=huge)
         in_chunks = await http.post("/mcp", content=chunks())
         form = await http.post("/oauth/provision", content=b"answer=" + b"a" * 5_000_000)
@@ -145,7 +145,7 @@ HOSTILE = {
 async def test_hostile_json_gets_a_clear_answer_and_the_server_lives_on(personal_app: PersonalApp) -> None:
     headers = MCP | {"Authorization": f"Bearer {personal_app.secret}", "MCP-Protocol-Version": "2025-11-25"}
     answers: dict[str, httpx2.Response] = {}
-    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=20) as http:
+    async with httpx2.AsyncClient(base_url=personal_app.url, headers=headers, timeout=60) as http:
         opened = await http.post("/mcp", json=INITIALIZE)
         session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
         for name, body in HOSTILE.items():

@@ -47,7 +47,7 @@ async def test_after_a_cancelled_one_the_next_sandbox_still_accepts_connections(
         await serve(Sandbox())
 
     # It gets the file number of the first one's socket, which the event loop must have let go.
-    async with serving(Sandbox()) as url, httpx2.AsyncClient(timeout=10) as client:
+    async with serving(Sandbox()) as url, httpx2.AsyncClient(timeout=60) as client:
         response = await client.get(f"{url}/status.php")
 
     assert response.status_code == 200
