@@ -322,7 +322,7 @@ async def test_two_people_at_once_each_get_their_own(following: ConsentSetup) ->
     secrets = [following.granted_by(name, flow=flow) for flow, name in enumerate(("alice", "bob"))]
     following.clock.forward(2)
 
-    await together(following.poller.run_once, following.new_poller().turn)
+    await together(following.poller.run_once, following.new_poller().run_once)
 
     for name, secret in zip(("alice", "bob"), secrets, strict=True):
         grant = await following.grant(name)
