@@ -190,14 +190,14 @@ class Ranking:
     missing: list[str]
 
 
-class _Turn:
-    """One user's turn to rank: another search of the same user at the same time waits."""
+class _UserSlot:
+    """The one place of a user: another search of the same user waits."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
 
 
-_TURNS: Final = WeakValueDictionary[str, _Turn]()
+_SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
 
 
 async def rank_aside(
@@ -213,8 +213,8 @@ async def rank_aside(
     Thousands of texts take a while, and other requests must be served meanwhile. Many threads of one user would
     take nearly all processor time, and all threads that there are.
     """
-    turn = _TURNS.setdefault(uid, _Turn())
-    async with turn.lock:
+    slot = _SLOTS.setdefault(uid, _UserSlot())
+    async with slot.lock:
         return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
 
 
