@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
-from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, quoted
 
 _PATH: Final = "/core/autocomplete/get"
 _LOOKED_AT: Final = 25
@@ -21,7 +21,7 @@ class FoundUser(Answer):
     label: str
 
     def __str__(self) -> str:
-        return visible(self.label if self.label == self.id else f"{self.label} ({self.id})")
+        return escape_hidden(self.label if self.label == self.id else f"{self.label} ({self.id})")
 
 
 _FOUND = TypeAdapter(ocs.Envelope[list[FoundUser]])

@@ -64,7 +64,7 @@ _ONE_LINE: Final = re.compile(f"(?P<kept>{_KEPT})|[{_HIDDEN_CLASS}\t\n\r]")
 _TEXT: Final = re.compile(f"(?P<kept>{_KEPT}|\r\n)|[{_HIDDEN_CLASS}\r]|<(?=U\\+[0-9A-F]{{4,6}}>)")
 
 
-def visible(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """Escape hidden characters in a name or sentence, including tabs and line ends, as `<U+202E>`."""
     if text.isascii() and text.isprintable():
         return text
@@ -127,7 +127,7 @@ def named(path: str) -> str:
 
 def quoted(text: str) -> str:
     """Return a path for a sentence: escaped, in quotes, shortened."""
-    seen = visible(text)
+    seen = escape_hidden(text)
     return f"'{seen[:_LONGEST]}…'" if len(seen) > _LONGEST else f"'{seen}'"
 
 

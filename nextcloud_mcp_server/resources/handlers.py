@@ -36,7 +36,7 @@ from mcp_types import (
 
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.nextcloud import remarks
-from nextcloud_mcp_server.nextcloud.sanitize import visible
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
@@ -178,7 +178,7 @@ class Resources:
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
     # The title of an event or the name of a contact may be a consent link.
-    name = visible(neutralise_links(one.name))
+    name = escape_hidden(neutralise_links(one.name))
     return Resource(
         uri=one.uri,
         name=name,
@@ -199,7 +199,7 @@ def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceRes
         text = safe(found.data)
         contents.append(TextResourceContents(uri=uri, text=text, mime_type=found.mime_type))
     if said:
-        words = "\n".join(visible(neutralise_links(remark)) for remark in said)
+        words = "\n".join(escape_hidden(neutralise_links(remark)) for remark in said)
         contents.append(TextResourceContents(uri=f"{uri}#remarks", text=words, mime_type="text/plain"))
     return ReadResourceResult(contents=contents)
 

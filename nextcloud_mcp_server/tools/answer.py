@@ -14,7 +14,7 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge, with_link
-from nextcloud_mcp_server.nextcloud.sanitize import may_hide, meant, shown, visible
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
 from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
 #: The limit for text and structured content of one result together; about 25,000 tokens.
@@ -151,7 +151,7 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         written = compact(data)
     if remarks:
         # First, because clients cut off the end.
-        data = {"remarks": [visible(neutralise_links(remark)) for remark in remarks], **data}
+        data = {"remarks": [escape_hidden(neutralise_links(remark)) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]
@@ -172,7 +172,7 @@ def failure(sentence: str, link: Link | None = None) -> CallToolResult:
 
 def refusal(sentence: str, link: Link | None = None) -> str:
     """Return an error as one line, whatever names it quotes; this server's link follows it."""
-    safe = visible(neutralise_links(sentence))
+    safe = escape_hidden(neutralise_links(sentence))
     if len(safe) > _MAX_SENTENCE:
         safe = f"{safe[: _MAX_SENTENCE - 1]}…"
     return with_link(safe, link) if link else safe

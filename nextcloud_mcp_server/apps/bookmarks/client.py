@@ -61,12 +61,12 @@ class Bookmark(Result):
     def _read(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        told = cast("dict[str, Any]", value)
+        data = cast("dict[str, Any]", value)
         # `url` is empty where the target is a script.
         fields = {
-            **told,
-            "url": told.get("target") or told.get("url"),
-            "description": told.get("description") or None,
+            **data,
+            "url": data.get("target") or data.get("url"),
+            "description": data.get("description") or None,
         }
         state = [
             sorted(map(str, cast("list[object]", kept)))

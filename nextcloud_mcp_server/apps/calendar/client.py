@@ -150,8 +150,8 @@ class CalendarClient(CalendarObjectsClient):
             str(uuid4()), changes, now=datetime.now(UTC), organizer=organizer, reminder=reminder
         )
         stored = await self._dav.create(calendar, whole.written)
-        told = scheduling.told("", whole.written, stored)
-        return _event(stored, Series(whole, EVENT), None)._replace(notices=told)
+        notices = scheduling.delivery_results("", whole.written, stored)
+        return _event(stored, Series(whole, EVENT), None)._replace(notices=notices)
 
     async def update(
         self,
@@ -202,9 +202,9 @@ class CalendarClient(CalendarObjectsClient):
         """
         stored = await self._dav.restore(event_id, EVENT, if_match=if_match)
         event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
-        told = scheduling.invited([event.at.component])
+        notices = scheduling.invited([event.at.component])
         return event._replace(
-            notices=tuple(notice(each, "not told that it takes place again") for each in told)
+            notices=tuple(notice(each, "not told that it takes place again") for each in notices)
         )
 
     async def delete(self, event_id: str, *, if_match: str) -> Deleted:
@@ -219,9 +219,9 @@ class CalendarClient(CalendarObjectsClient):
             one = next(ical.read(stored.text).components(EVENT))
         except (Unreadable, StopIteration):
             one = Component.empty(EVENT)
-        told = await self._cancelled(one)
+        notices = await self._cancelled(one)
         await self._dav.delete(stored)
-        return Deleted(one.text("SUMMARY"), told)
+        return Deleted(one.text("SUMMARY"), notices)
 
     async def remove(self, event_id: str, *, if_match: str, occurrence: str) -> Event:
         """Remove one occurrence from an event; two requests.
@@ -259,7 +259,7 @@ class CalendarClient(CalendarObjectsClient):
 
         event, text = _read(stored, edited)
         written = await self._dav.replace(stored, text)
-        return event._replace(stored=written, notices=scheduling.told(stored.text, text, written))
+        return event._replace(stored=written, notices=scheduling.delivery_results(stored.text, text, written))
 
 
 def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:

@@ -278,7 +278,7 @@ def _invited(line: Line) -> Invited:
     )
 
 
-def told(notices: Sequence[NotifiedGuest]) -> list[NotifiedGuest] | None:
+def notified(notices: Sequence[NotifiedGuest]) -> list[NotifiedGuest] | None:
     """List the users who were notified of a change, and those who were not."""
     return list(notices[:_LISTED]) or None
 

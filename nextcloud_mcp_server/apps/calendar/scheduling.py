@@ -22,7 +22,7 @@ _MEANINGS: Final = {
     "5.2": "not told: Nextcloud has no way to reach this address",
     "5.3": "not told: their server refused it",
 }
-_TOLD: Final = ("1", "2")
+_DELIVERED: Final = ("1", "2")
 _AS_BEFORE: Final = "now, or at the last change that mattered"
 _NO_ADDRESS: Final = (
     "No guest was invited and nothing was written: invitations come from an e-mail address, and this person has none "
@@ -66,7 +66,7 @@ def organizer(attendees: list[str] | None, addresses: list[str], one: Component 
     return own[0]
 
 
-def told(before: str, sent: str, stored: Stored) -> tuple[NotifiedGuest, ...]:
+def delivery_results(before: str, sent: str, stored: Stored) -> tuple[NotifiedGuest, ...]:
     """List the users who were notified of a change between two texts, as Nextcloud recorded it."""
     old, new = ({each.lower(): each for each in invited(_events(text))} for text in (before, sent))
     added = [new[key] for key in new if key not in old]
@@ -102,7 +102,7 @@ def delivery(line: Line) -> str | None:
     code = codes[-1]
     if not code:
         return None
-    return _MEANINGS.get(code, "told" if code[:1] in _TOLD else f"not told (status {code[:9]})")
+    return _MEANINGS.get(code, "told" if code[:1] in _DELIVERED else f"not told (status {code[:9]})")
 
 
 def undelivered(line: Line) -> str | None:

@@ -204,7 +204,7 @@ async def nc_calendar_delete_event(
             title=gone.title or None,
             etag=normalise(etag),
             undo=_IN_TRASH,
-            told=results.told(gone.notices),
+            told=results.notified(gone.notices),
         )
     left = await nc.client(CalendarClient).remove(event_id, if_match=etag, occurrence=occurrence)
     return results.EventDeleted(
@@ -214,7 +214,7 @@ async def nc_calendar_delete_event(
         start=ical_time.shown(left.at.start),
         etag=left.stored.etag,
         undo=_ONE_BACK,
-        told=results.told(left.notices),
+        told=results.notified(left.notices),
     )
 
 
@@ -333,6 +333,6 @@ def _written(event: Event) -> results.EventWritten:
         etag=event.stored.etag,
         title=one.text("SUMMARY")[: results.MAX_TEXT],
         occurrence=results.occurrence(event),
-        told=results.told(event.notices),
+        told=results.notified(event.notices),
         status=results.status(event),
     )

@@ -52,8 +52,8 @@ def _listed(keywords: object) -> object:
 
 
 def _facts(nutrition: object) -> list[str] | None:
-    told = as_map(nutrition).items()
-    return [f"{name}: {value}" for name, value in told if name != "@type" and value] or None
+    data = as_map(nutrition).items()
+    return [f"{name}: {value}" for name, value in data if name != "@type" and value] or None
 
 
 def _has_one(image: object) -> bool | None:
@@ -102,9 +102,9 @@ class Recipe(Result):
     def _derive(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        told = cast("dict[str, Any]", value)
-        fields = {name: each for name, each in told.items() if name not in _SHOWN_ONLY}
-        return {**told, "fields": fields, "etag": state_etag.of(fields)}
+        data = cast("dict[str, Any]", value)
+        fields = {name: each for name, each in data.items() if name not in _SHOWN_ONLY}
+        return {**data, "fields": fields, "etag": state_etag.of(fields)}
 
     def fitting(self) -> "Recipe":
         """Return the recipe within the limits; its note says if texts were cut."""

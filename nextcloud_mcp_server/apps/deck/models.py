@@ -27,8 +27,8 @@ def _participant(value: object) -> object:
 
 
 def _owner(value: object) -> object:
-    told = as_map(value) or {"uid": value}
-    return told.get("displayname") or told.get("uid")
+    data = as_map(value) or {"uid": value}
+    return data.get("displayname") or data.get("uid")
 
 
 class Participant(Answer):

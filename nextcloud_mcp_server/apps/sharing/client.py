@@ -12,7 +12,7 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import file_errors, ocs
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
-from nextcloud_mcp_server.nextcloud.sanitize import quoted, visible
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, quoted
 
 _API: Final = "/apps/files_sharing/api/v1"
 #: Users and groups fetched for one name; no name has more exact matches than this.
@@ -117,7 +117,7 @@ class _Sharee(Answer):
 
     def __str__(self) -> str:
         same = self.label == self.value.receiver_id
-        return visible(self.label if same else f"{self.label} ({self.value.receiver_id})")
+        return escape_hidden(self.label if same else f"{self.label} ({self.value.receiver_id})")
 
 
 class _Exact(Answer):
@@ -234,11 +234,11 @@ class SharingClient(AppClient):
           InvalidName: Nextcloud rejects a value.
           NotFound: It no longer exists, or the date is invalid.
         """
-        told = f"Nextcloud did not change share {share.id}{{reason}}."
+        refusal = f"Nextcloud did not change share {share.id}{{reason}}."
         sentences = {
-            400: f"{told} Change that and call again.",
-            403: f"{told} Only who shared it can change it.",
-            404: f"{told} See nc_sharing_list_shares.",
+            400: f"{refusal} Change that and call again.",
+            403: f"{refusal} Only who shared it can change it.",
+            404: f"{refusal} See nc_sharing_list_shares.",
         }
         where = f"{_API}/shares/{_checked(share.id)}"
         kept: dict[str, object] = {}

@@ -50,10 +50,10 @@ class Table(Result):
         For the user's own table Tables 1 sends no rights, and Tables 2 sends that everything is forbidden; so only
         shared tables are checked.
         """
-        told = as_map(value)
-        rights = None if told.get("isShared") is False else told.get("onSharePermissions")
+        data = as_map(value)
+        rights = None if data.get("isShared") is False else data.get("onSharePermissions")
         may = rights is None or any(as_map(rights).get(right) for right in ("create", "update", "delete"))
-        return {**told, "readonly": not may}
+        return {**data, "readonly": not may}
 
 
 class _Cell(Answer):

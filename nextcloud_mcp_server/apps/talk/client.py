@@ -162,10 +162,10 @@ class Conversation(Result):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, value: object) -> object:
-        told = as_map(value)
-        permissions, name = told.get("permissions", _MAY_WRITE), told.get("displayName")
-        locked = bool(told.get("readOnly")) or (isinstance(permissions, int) and not permissions & _MAY_WRITE)
-        return {**told, "read_only": locked, "shown_as": shown_as(name) if isinstance(name, str) else None}
+        data = as_map(value)
+        permissions, name = data.get("permissions", _MAY_WRITE), data.get("displayName")
+        locked = bool(data.get("readOnly")) or (isinstance(permissions, int) and not permissions & _MAY_WRITE)
+        return {**data, "read_only": locked, "shown_as": shown_as(name) if isinstance(name, str) else None}
 
 
 @dataclass(frozen=True, slots=True)

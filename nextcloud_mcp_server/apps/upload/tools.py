@@ -209,14 +209,14 @@ async def nc_files_download_file(
     if entry.is_folder:
         raise InvalidInput("That is a folder: download its files one by one.")
     name = local_file or entry.name
-    done = told = 0
+    done = reported = 0
     with local_folder.writing(name) as file:
         async with nc.download.open(path, known=entry) as download:
             async for piece in download.pieces:
                 await anyio.to_thread.run_sync(file.write, piece)
                 done += len(piece)
-                if done - told >= _REPORTED_BYTES:
-                    told = done
+                if done - reported >= _REPORTED_BYTES:
+                    reported = done
                     await progress.report(done, download.total, f"Downloading {name}")
             if download.total is None and entry.size not in (None, done):
                 # A proxy that removes the length also hides that the connection broke.

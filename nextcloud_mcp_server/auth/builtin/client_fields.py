@@ -7,7 +7,7 @@ from typing import cast
 from nextcloud_mcp_server.auth.builtin import redirects
 from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.errors import OAuthRefusal
-from nextcloud_mcp_server.nextcloud.sanitize import visible
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
 
 MOST_REDIRECT_URIS = 20
 LONGEST_NAME = 100
@@ -53,7 +53,7 @@ def read(fields: Fields, rules: ClientRules) -> Described:
     given = fields.get("client_name")
     name = given.strip() if isinstance(given, str) else ""
     return Described(
-        name=_short(visible(name)),
+        name=_short(escape_hidden(name)),
         redirect_uris=_redirect_uris(fields.get("redirect_uris"), rules),
         scopes=_scopes(fields.get("scope"), rules),
     )

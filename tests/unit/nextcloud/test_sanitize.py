@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.nextcloud.sanitize import cited, cut, grows_by, meant, named, quoted, shown, visible
+from nextcloud_mcp_server.nextcloud.sanitize import (
+    cited,
+    cut,
+    escape_hidden,
+    grows_by,
+    meant,
+    named,
+    quoted,
+    shown,
+)
 
 #: DerivedCoreProperties.txt, Default_Ignorable_Code_Point.
 DEFAULT_IGNORABLE = (
@@ -28,7 +37,7 @@ TEXTS = st.text(
 
 @pytest.mark.parametrize("name", ["plain.txt", "Ünï cödé 日本 🎉.txt", "with space"])
 def test_honest_names_stay_as_they_are(name: str) -> None:
-    assert visible(name) == name
+    assert escape_hidden(name) == name
 
 
 @pytest.mark.parametrize(
@@ -43,7 +52,7 @@ def test_honest_names_stay_as_they_are(name: str) -> None:
     ],
 )
 def test_hidden_characters_are_written_out(name: str, shown: str) -> None:
-    assert visible(name) == shown
+    assert escape_hidden(name) == shown
 
 
 def test_a_long_name_is_cut_in_a_sentence() -> None:
@@ -61,7 +70,7 @@ def test_every_control_format_and_ignorable_character_is_hidden() -> None:
     missed = [
         f"{code:04X}"
         for code in sorted({*hidden, *DEFAULT_IGNORABLE})
-        if visible(f"a{chr(code)}b").isascii() is False
+        if escape_hidden(f"a{chr(code)}b").isascii() is False
     ]
     missed_in_text = [
         code for code in {*hidden, *DEFAULT_IGNORABLE} - {9, 10} if chr(code) in shown(f"a{chr(code)}b\n")

@@ -232,11 +232,12 @@ def test_what_nextcloud_did_not_note_is_not_claimed() -> None:
     text = MEETING.format("ATTENDEE:mailto:bob@example.test\r\n")
 
     assert scheduling.notices(text) == scheduling.notices("no calendar") == []
-    assert [each.result for each in scheduling.told("", text, Stored("a/b", "e", text))] == [
+    assert [each.result for each in scheduling.delivery_results("", text, Stored("a/b", "e", text))] == [
         "not told: Nextcloud sent nothing"
     ]
-    assert [each.result for each in scheduling.told(text, MEETING.format(""), Stored("a/b", None, text))] == [
-        "not known, for Nextcloud's answer was lost"
-    ]
-    gone = scheduling.told(text, MEETING.format(""), Stored("a/b", "e", ""))
+    assert [
+        each.result
+        for each in scheduling.delivery_results(text, MEETING.format(""), Stored("a/b", None, text))
+    ] == ["not known, for Nextcloud's answer was lost"]
+    gone = scheduling.delivery_results(text, MEETING.format(""), Stored("a/b", "e", ""))
     assert [each.result for each in gone] == ["not told that they are no longer invited"]
