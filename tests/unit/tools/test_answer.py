@@ -29,6 +29,16 @@ def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
     assert not result.is_error
 
 
+def test_half_of_a_surrogate_pair_goes_out_as_an_escape() -> None:
+    """JSON in UTF-8 cannot hold one (RFC 8259 §8.2 and RFC 3629 §3)."""
+    result = answer.result(Note(title="a\ud800"))
+
+    assert [block.text for block in result.content if isinstance(block, TextContent)] == [
+        '{"title":"a<U+D800>"}'
+    ]
+    assert result.structured_content == {"title": "a<U+D800>"}
+
+
 def test_a_document_goes_out_as_a_line_of_data_and_its_text_as_it_is() -> None:
     result = answer.result(Text(content="# Hi\r\n\ttab", etag="e1"))
 
