@@ -8,6 +8,6 @@ class Metric:
     """One budget; `met` is None where nothing was measured."""
 
     name: str
-    exchange_limiter: str
+    budget: str
     found: str
     met: bool | None

@@ -81,7 +81,7 @@ class Server:
     def command(self, transport: Transport, port: int) -> list[str]:
         """Write the command line."""
         if self.name in ("floor", "thin"):
-            return [sys.executable, str(_HERE / "floor.py"), *([str(port)] if transport == "http" else [])]
+            return [sys.executable, str(_HERE / "baseline.py"), *([str(port)] if transport == "http" else [])]
         options = ["serve", "--transport", transport, "--nextcloud", self.nextcloud]
         if transport == "http":
             options += ["--host", "127.0.0.1", "--port", str(port), "--no-local-auth"]
