@@ -132,7 +132,10 @@ async def test_a_connection_that_is_ended_while_it_listens_is_an_error_of_ours(
             async for _ in notifications:
                 raise NotImplementedError
 
-    with anyio.fail_after(60), pytest.raises(StorageError, match="notified of ended consent requests is lost"):
+    with (
+        anyio.fail_after(60),
+        pytest.raises(StorageError, match="notified of ended consent requests is lost"),
+    ):
         await listen()
 
 
