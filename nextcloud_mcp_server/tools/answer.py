@@ -3,7 +3,6 @@
 No text is sent as another user wrote it: links to consent pages are replaced, hidden characters are escaped.
 """
 
-import html
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge, with_link
+from nextcloud_mcp_server.formats import html_text
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
 from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
@@ -41,6 +41,8 @@ _CLIENT, _QUESTION, _DEVICE = (
     for names in ("client_id", "response_type|request_uri|request", "user_code")
 )
 _LONGEST_PATH = 3
+#: More characters than any segment of a consent path has. Each begins a segment, so what follows does not matter.
+_LONGEST_SEGMENT = 24
 #: How often a link is decoded: by the program that shows it, and by each page that redirects the browser.
 _MOST_DECODINGS = 5
 #: What a browser reads as one slash: also `\\`, `//` and `/./`.
@@ -69,7 +71,7 @@ def _neutralised(word: re.Match[str]) -> str:
     for _ in range(_MOST_DECODINGS):
         # Decoded, because Markdown and HTML read `&#102;low` as `flow`, and a browser and Nextcloud read `%66low` as
         # it.
-        plain = unquote(html.unescape(link)).translate(_DROPPED)
+        plain = unquote(html_text.unescape(link)).translate(_DROPPED)
         if _leads_to_consent(_SLASHES.sub("/", plain)) or _asks(plain):
             return DEFANGED
         if plain == link:
@@ -98,7 +100,8 @@ def _leads_to_consent(link: str) -> bool:
             parts.append(part)
         elif len(parts) > 1:
             # The remaining segments may be the path. No consent path is longer than three segments.
-            if _CONSENT_PATH.search("/".join(["", *parts[-_LONGEST_PATH:]])):
+            last = (each[:_LONGEST_SEGMENT] for each in parts[-_LONGEST_PATH:])
+            if _CONSENT_PATH.search("/".join(["", *last])):
                 return True
             parts.pop()
     return bool(_CONSENT_PATH.search("/".join(parts)))

@@ -29,6 +29,22 @@ def test_data_goes_out_as_compact_json_and_as_structured_content() -> None:
     assert not result.is_error
 
 
+def test_a_reference_of_thousands_of_digits_goes_out() -> None:
+    """Python reads numbers of at most 4,300 digits."""
+    text = f"https://cloud.example.org/&#{'9' * 5_000};"
+
+    assert answer.result(Note(title=text)).structured_content == {"title": text}
+    assert answer.safe(text) == text
+
+
+@pytest.mark.parametrize("path", ["login/flow", "apps/oauth2/authorize", "oauth/provision?x", "authorize?x"])
+def test_a_consent_path_is_found_behind_very_long_segments(path: str) -> None:
+    link = f"/{'a' * 100_000}{'/x/..' * 10_000}/{path}/.."
+
+    assert answer.safe(link) == answer.DEFANGED
+    assert answer.safe(link.replace(path, "x/y")) == link.replace(path, "x/y")
+
+
 def test_half_of_a_surrogate_pair_goes_out_as_an_escape() -> None:
     """JSON in UTF-8 cannot hold one (RFC 8259 §8.2 and RFC 3629 §3)."""
     result = answer.result(Note(title="a\ud800"))
