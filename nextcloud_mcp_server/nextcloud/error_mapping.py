@@ -14,7 +14,7 @@ from typing import Final, cast
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import html_text
+from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud import etag
 from nextcloud_mcp_server.nextcloud.retry import Cause, Passing
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
@@ -323,7 +323,7 @@ def _words(response: httpx2.Response) -> str:
     found = holder.get("message")
     if not isinstance(found, str):
         match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
-        found = html_text.unescape(match[1]) if match else ""
+        found = character_references.unescape(match[1]) if match else ""
     return " ".join(found.split()).rstrip(".")
 
 

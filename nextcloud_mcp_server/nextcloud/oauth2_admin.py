@@ -18,7 +18,7 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import html_text
+from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
@@ -191,6 +191,6 @@ def _state(page: str, name: str, kind: TypeAdapter[_T]) -> _T | None:
     if found is None:
         return None
     try:
-        return kind.validate_json(base64.b64decode(html_text.unescape(found[1]), validate=True))
+        return kind.validate_json(base64.b64decode(character_references.unescape(found[1]), validate=True))
     except (ValidationError, binascii.Error):
         return None

@@ -39,7 +39,16 @@ from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
-from nextcloud_mcp_server.resources.kind import MAX_VALUES, Contents, Kind, Listed, Page, Reader, Typed
+from nextcloud_mcp_server.resources.kind import (
+    LONGEST_VALUE,
+    MAX_VALUES,
+    Contents,
+    Kind,
+    Listed,
+    Page,
+    Reader,
+    Typed,
+)
 from nextcloud_mcp_server.tools.answer import neutralise_links, refusal, safe
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
@@ -130,7 +139,9 @@ class Resources:
         return answer if isinstance(answer, InputRequiredResult) else _contents(uri, answer, said)
 
     async def complete(self, ctx: Ctx, template: str, typed: Typed) -> CompleteResult:
-        """Return completions of a value; none for a user without consent."""
+        """Return completions of a value; none for a user without consent, nor for more than any path has."""
+        if len(typed.value) > LONGEST_VALUE:
+            return CompleteResult(completion=Completion(values=[], has_more=False))
         call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
         for kind in await self._usable(ctx, call):
             if kind.about.template == template:

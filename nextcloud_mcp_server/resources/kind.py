@@ -20,6 +20,9 @@ MAX_BYTES = 80_000
 
 #: The maximum that MCP allows in one response.
 MAX_VALUES = 100
+
+#: Longer than any name or path; a longer value is completed by nothing.
+LONGEST_VALUE = 4_096
 #: Longer than a path of 4,000 bytes in which every character is escaped twice.
 _LONGEST_URI = 65_536
 

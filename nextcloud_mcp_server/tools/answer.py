@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge, with_link
-from nextcloud_mcp_server.formats import html_text
+from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
 from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
@@ -71,7 +71,7 @@ def _neutralised(word: re.Match[str]) -> str:
     for _ in range(_MOST_DECODINGS):
         # Decoded, because Markdown and HTML read `&#102;low` as `flow`, and a browser and Nextcloud read `%66low` as
         # it.
-        plain = unquote(html_text.unescape(link)).translate(_DROPPED)
+        plain = unquote(character_references.unescape(link)).translate(_DROPPED)
         if _leads_to_consent(_SLASHES.sub("/", plain)) or _asks(plain):
             return DEFANGED
         if plain == link:

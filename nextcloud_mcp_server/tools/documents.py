@@ -13,7 +13,7 @@ from nextcloud_mcp_server.documents.kinds import NAMES, TEXTS, Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.formats import html_text
+from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
@@ -147,7 +147,7 @@ class Documents:
         whole = page[:MAX_TEXT_BYTES]
         cut = _CUT["long"] if len(whole) < len(page) else None
         if "<" not in whole:
-            return html_text.unescape(whole), cut
+            return character_references.unescape(whole), cut
         slot = self._slots.setdefault(nc.uid, _Slot())
         async with slot.lock, self._limit:
             extract = await self._read("html", _pieces(whole), report=_nobody)

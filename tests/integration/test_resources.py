@@ -287,6 +287,11 @@ async def test_with_their_toolsets_events_and_contacts_are_there_as_well(
         found = await listed(client)
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
         calendars = await values(client, ResourceTemplateReference(uri=event), "calendar", "pers")
+        # Blanks alone match every name.
+        blanks, too_many = [
+            await values(client, ResourceTemplateReference(uri=event), "calendar", " " * count)
+            for count in (10, 5_000)
+        ]
         named = await client.complete(
             ResourceTemplateReference(uri=event),
             {"name": "event", "value": "stand"},
@@ -298,6 +303,8 @@ async def test_with_their_toolsets_events_and_contacts_are_there_as_well(
     assert {"nc://capabilities", "nc://calendar/personal/standup.ics"} <= set(found)
     assert "nc://contacts/contacts/contact-1.vcf" in found
     assert calendars == ["personal"]
+    assert "personal" in blanks
+    assert too_many == []
     assert named.completion.values == ["standup.ics"]
     assert '"title":"Stand-up"' in lunch
 

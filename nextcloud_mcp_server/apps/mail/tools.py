@@ -18,7 +18,7 @@ from nextcloud_mcp_server.apps.mail.client import (
     Message,
     MessageStub,
 )
-from nextcloud_mcp_server.formats import html_text
+from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
@@ -183,7 +183,7 @@ async def _text(nc: Account, one: Message, documents: Documents) -> tuple[str, s
         return await documents.page(nc, one.body)
     parts = [one.body, *([one.signature] if one.signature else [])]
     # In a text with several signatures, Mail writes those separator lines differently.
-    return html_text.unescape(_TAG.sub("", "-- \n".join(parts))).replace("\r\n", "\n"), None
+    return character_references.unescape(_TAG.sub("", "-- \n".join(parts))).replace("\r\n", "\n"), None
 
 
 def _warnings(one: Message) -> list[str]:

@@ -192,7 +192,13 @@ def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: b
 
 
 def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -> list[Callable[[Row], bool]]:
-    """Return the conditions that a row must meet."""
+    """Return the conditions that a row must meet.
+
+    Raises:
+      InvalidInput: A column is named more than once, in several spellings.
+    """
+    if len(where) > len(columns):
+        raise InvalidInput("'where' has more conditions than the table has columns: name each column once.")
     tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
     if query.split():
 

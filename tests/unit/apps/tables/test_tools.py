@@ -285,6 +285,16 @@ async def test_what_the_app_would_store_as_nothing_is_refused(
     assert table.rows == {}
 
 
+async def test_a_column_cannot_be_named_again_and_again_in_other_letters(alice: Account) -> None:
+    listed = await inventory(alice)
+    spellings = {
+        f"{'I' if n & 1 else 'i'}{'T' if n & 2 else 't'}{'E' if n & 4 else 'e'}m": "a" for n in range(8)
+    }
+
+    with pytest.raises(errors.InvalidInput, match="name each column once"):
+        await call(alice, "get_table", table_id=listed.id, where=spellings)
+
+
 async def test_a_mandatory_cell_cannot_be_cleared(alice: Account) -> None:
     listed = await inventory(alice)
     row = (await call(alice, "get_table", table_id=listed.id)).rows[0]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.formats.html_text import unescape
+from nextcloud_mcp_server.formats.character_references import unescape
 
 
 @pytest.mark.parametrize("number", ["9" * 5_000, "x" + "F" * 5_000, "1114112", "x110000", "9" * 5_000 + ";"])
