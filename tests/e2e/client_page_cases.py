@@ -7,6 +7,7 @@ from playwright.sync_api import Page
 
 from nextcloud_mcp_server.errors import ClientBarred, Unreachable, WrongAccount
 from tests.authorization_pages import CURSOR, HOSTED, LOOPBACK, ask_url
+from tests.e2e.accessibility import leave
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
 from tests.multi_user_pages import fails_with, state_of
 
@@ -117,6 +118,7 @@ def _not_me(stage: MultiUserServers, page: Page) -> None:
 def _cancelled(stage: MultiUserServers, page: Page) -> None:
     _on_to_nextcloud(stage, page)
     state = state_of(page.locator("a.button.main").get_attribute("href") or "")
+    leave(page)
     page.goto(f"{stage.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
 
 
