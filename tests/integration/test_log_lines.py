@@ -65,6 +65,7 @@ async def test_a_line_names_the_person_and_the_audit_names_the_same_request(
 
     written = [json.loads(line) for line in stream.getvalue().splitlines()]
     call = [line for line in written if line.get("status") == "ok" and line.get("method") == "tools/call"][-1]
+    assert oidc_app.config
     async with open_database(oidc_app.config) as database:
         (entry,) = [
             each.entry

@@ -108,4 +108,5 @@ def test_without_a_database_there_is_nothing_and_none_is_made(settings: Settings
 
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "The audit log has no such entry.\n")
+    assert settings.data_dir is not None
     assert not settings.data_dir.exists()
