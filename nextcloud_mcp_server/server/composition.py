@@ -1,11 +1,11 @@
 """Builds a server of any mode: `build_server` before it starts, `open_services` with the first call."""
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -28,6 +28,7 @@ from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
+from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.services import (
     AuthT,
@@ -46,6 +47,7 @@ from nextcloud_mcp_server.tools.state import State
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
+    from nextcloud_mcp_server.auth.consent.service import ConsentService
     from nextcloud_mcp_server.storage.engine import Database
 
 logger = logging.getLogger(__name__)
@@ -71,7 +73,8 @@ async def open_services(mode: Mode[AuthT], *, pending: Pending) -> AsyncGenerato
 
 
 def _services(mode: Mode[Any], database: "Database", nextcloud: Nextcloud, pending: Pending) -> Services:
-    policy, clock, person = policy_of(mode.settings, mode.page_url), mode.overrides.clock, mode.person
+    policy = policy_of(mode.settings, mode.page_url, mode.page_is_gone)
+    clock, person = mode.overrides.clock, mode.person
     redirect = mode.redirect_provider(nextcloud)
     redirects = {} if redirect is None else {redirect.name: redirect}
     login_flow = LoginFlowProvider(nextcloud, database, clock=clock)
@@ -125,16 +128,25 @@ def _operator_accounts(mode: Mode[Any], nextcloud: Nextcloud) -> OperatorAccount
 
 
 @asynccontextmanager
-async def running_services(mode: Mode[Any]) -> AsyncGenerator[tuple[Services, Pending]]:
-    """Open the services for a command, with their background jobs."""
+async def running_services(
+    mode: Mode[Any], *, pages: LoopbackPages | None = None
+) -> AsyncGenerator[tuple[Services, Pending]]:
+    """Open the services for a command, with their background jobs and the consent page."""
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return await _finished(services, elicitation_ids)
 
     pending = Pending(finished)
-    async with open_services(mode, pending=pending) as (services, _), anyio.create_task_group() as group:
+    async with open_services(mode, pending=pending) as (services, auth), anyio.create_task_group() as group:
+
+        async def consent_service() -> Any:  # noqa: ANN401 - what the mode opened
+            return auth
+
         group.start_soon(services.run)
         group.start_soon(pending.run)
+        if pages is not None:
+            keys = sub_keys(mode.settings, "forms")
+            group.start_soon(partial(pages.run, consent_service, keys=keys, finished=finished))
         try:
             yield services, pending
         finally:
@@ -160,18 +172,32 @@ class ServerParts(Generic[AuthT]):
     poller: Poller
 
     @asynccontextmanager
-    async def running(self, *, resume: bool | None = None) -> AsyncGenerator[None]:
-        """Run the background work while the server serves; `resume` is by default as the mode says."""
+    async def running(
+        self, *, resume: bool | None = None, pages: LoopbackPages | None = None
+    ) -> AsyncGenerator[None]:
+        """Run the background work while the server serves; `resume` is by default as the mode says.
+
+        `pages` are the consent pages of a server over stdio.
+        """
         resumes = self.mode.resumes if resume is None else resume
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: self.services.run(resume=resumes))
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
+            if pages is not None:
+                group.start_soon(self._run_pages, pages)
             try:
                 yield
             finally:
                 group.cancel_scope.cancel()
+
+    async def _run_pages(self, pages: LoopbackPages) -> None:
+        async def finished(elicitation_ids: Sequence[str]) -> list[str]:
+            return await _finished(await self.services.get(), elicitation_ids)
+
+        consent_service = cast("Callable[[], Awaitable[ConsentService]]", self.services.auth)
+        await pages.run(consent_service, keys=sub_keys(self.mode.settings, "forms"), finished=finished)
 
 
 def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:

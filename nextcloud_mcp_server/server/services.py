@@ -129,11 +129,15 @@ def public_url_of(settings: Settings) -> NextcloudUrl | None:
     return NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
 
 
-def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
+def policy_of(
+    settings: Settings,
+    page_url: Callable[[str], str] | None,
+    page_is_gone: Callable[[str], Awaitable[bool]] | None = None,
+) -> Policy:
     """Return what the settings say about consent."""
     url = nextcloud_url_of(settings)
     bound = settings.offered_scopes
-    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
+    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url, page_is_gone)
 
 
 def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClient:

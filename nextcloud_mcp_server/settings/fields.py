@@ -129,6 +129,12 @@ class GeneralFields(BaseSettings):
         default=False,
         description="Add the schema of each tool's result to `tools/list`, which makes it almost three times as large.",
     )
+    consent_page: Annotated[Literal["auto", "loopback", "nextcloud"], Lower] = Field(
+        default="auto",
+        description="Where people consent with a server over stdio: on a page of this computer (`loopback`), or "
+        "straight at Nextcloud (`nextcloud`), which allows all that the toolsets need. `auto` is `nextcloud` "
+        "where no browser reaches this computer: over SSH and in containers.",
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info",
         description="How much is logged to stderr: `debug`, `info` (a line for each request), `warning`, `error`.",

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
+from nextcloud_mcp_server.web.root_path import rooted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -80,7 +81,12 @@ def page(
 ) -> HTMLResponse:
     """Render a page in the language that the browser prefers."""
     language = language_of(request_headers.get("accept-language"))
-    frame = {"language": language, "t": _sentences(language), "stylesheet": f"/static/{stylesheet()[0]}"}
+    frame = {
+        "language": language,
+        "t": _sentences(language),
+        "rooted": rooted,
+        "stylesheet": rooted(f"/static/{stylesheet()[0]}"),
+    }
     body = _environment().get_template(template).render(frame, **values)
     return HTMLResponse(body, status, {**(headers or {}), "Content-Language": language})
 

@@ -1,7 +1,7 @@
 """What differs between the modes of the server, as one object per mode."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 class Mode(ABC, Generic[AuthT]):
     """How users sign in, and which party issues the tokens of their clients.
 
-    Creating a mode opens nothing. `page_url` returns the URL of the consent page; with None, over stdio or in a
-    command, users go straight to Nextcloud.
+    Creating a mode opens nothing. `page_url` returns the URL of the consent page; with None users go straight to
+    Nextcloud. For `page_is_gone` see `Policy`.
     """
 
     settings: Settings
     page_url: Callable[[str], str] | None = None
     overrides: Overrides = field(default_factory=Overrides)
+    page_is_gone: Callable[[str], Awaitable[bool]] | None = None
 
     #: The class that `open_services` creates for this mode.
     accounts: ClassVar[type[GrantedAccounts]] = GrantedAccounts

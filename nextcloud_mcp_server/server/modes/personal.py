@@ -31,13 +31,21 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from nextcloud_mcp_server.auth.consent.service import ConsentService
+    from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 logger = logging.getLogger(__name__)
 
 
 class Personal(Mode["ConsentService | None"]):
-    """One user, without a sign-in. Over stdio the user consents directly at Nextcloud."""
+    """One user, without a sign-in."""
+
+    @classmethod
+    def over_stdio(cls, settings: Settings, pages: "LoopbackPages | None") -> "Personal":
+        """Create the mode of a process without a web server, with its consent page on a loopback port."""
+        if pages is None:
+            return cls(settings)
+        return cls(settings, pages.page_url, page_is_gone=pages.is_gone)
 
     def __post_init__(self) -> None:
         super().__post_init__()
