@@ -2,6 +2,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx2
 import pytest
@@ -130,7 +131,7 @@ def test_the_consent_page_is_shown_where_a_browser_reaches_it_or_the_setting_say
     shown: bool,
 ) -> None:
     caplog.set_level("INFO", "nextcloud_mcp_server")
-    monkeypatch.setattr(app, "why_unreachable", lambda _: reason)
+    monkeypatch.setattr(app, "why_unreachable", Mock(return_value=reason))
 
     pages = app.loopback_pages_of(configured(tmp_path, consent_page=setting))
 
