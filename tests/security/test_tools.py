@@ -72,6 +72,12 @@ class Quoted(Result):
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",
         "https://id.example.org/connect?client_id=x;response_type=code;scope=all",
+        # PHP and others read these names as `client_id`, `response_type` and `user_code`.
+        "https://id.example.org/sso?client.id=x&response%20type=code",
+        "https://id.example.org/sso?client%5Bid=x&+response_type%5B%5D=code",
+        "https://id.example.org/sso?CLIENT_ID=x&client_id%00=x&Response_Type=code",
+        "https://id.example.org/device?user+code=ABCD-EFGH",
+        "https://id.example.org/sso?client\\_id=x&response\\_type=code",
         # Behind `?` and `#` two dots leave nothing.
         "https://cloud.example.org/login/v2/flow/abc#/../../../../..",
         "https://cloud.example.org/login/v2/flow/abc?x=/../../../../..",
