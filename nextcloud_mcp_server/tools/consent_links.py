@@ -37,9 +37,11 @@ _DELIMITED = re.compile(
 _CUT_WORDS = re.compile(r"[()\[\]\s]")
 _CUT_RUNS = re.compile("[<>\"']")
 _BLANK = re.compile(r"\s")
+#: Nextcloud's paths, and those of this server: without a session each of its pages leads to the page of the request.
 _CONSENT_PATH = re.compile(
     r"""(?ix) / (?: login/(?:v2/)?flow | apps/oauth2/authorize | apps/oidc/authorize
-          | oauth/(?:provision|waiting|callback) | authorize(?:/|\?) )""",
+          | oauth/(?:provision|waiting|callback|sign-in|consent|nextcloud|confirm|not-me|done)
+          | authorize(?:/|\?) )""",
 )
 #: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the user code of a
 #: device (RFC 8628 §3.3.1).

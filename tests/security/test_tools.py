@@ -8,6 +8,15 @@ from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.web.request_context import (
+    CONFIRM,
+    CONSENT,
+    DONE,
+    NEXTCLOUD,
+    NOT_ME,
+    PROVISION,
+    SIGN_IN,
+)
 from tests.integration.personal_app import Asked, PersonalApp
 
 ORDER = (
@@ -47,6 +56,12 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert not listed.is_error
     assert "Hello" in text(listed)
     assert asked.urls == []
+
+
+@pytest.mark.parametrize("path", [PROVISION, SIGN_IN, CONSENT, NEXTCLOUD, CONFIRM, NOT_ME, DONE])
+def test_every_page_of_a_consent_request_is_one_that_no_text_may_link_to(path: str) -> None:
+    """Without a session they all lead to the page of the request, which may be another client's."""
+    assert answer.neutralise_links(f"https://mcp.example.org{path}?elicitationId=1") == answer.DEFANGED
 
 
 class Quoted(Result):
