@@ -154,7 +154,7 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         written = compact(data)
     if remarks:
         # First, because clients cut off the end.
-        data = {"remarks": [escape_hidden(neutralise_links(remark)) for remark in remarks], **data}
+        data = {"remarks": [one_line(remark) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]
@@ -168,6 +168,15 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
     return CallToolResult(content=content, structured_content=data, is_error=False)
 
 
+def one_line(text: str) -> str:
+    """Make a sentence or name safe for a model: one line of at most `_MAX_SENTENCE` characters.
+
+    It may quote megabytes of another user's text, so it is cut before it is made safe, and again afterwards.
+    """
+    line = escape_hidden(neutralise_links(text[: 2 * _MAX_SENTENCE]))
+    return f"{line[: _MAX_SENTENCE - 1]}…" if len(line) > _MAX_SENTENCE else line
+
+
 def failure(sentence: str, link: Link | None = None) -> CallToolResult:
     """Build the response for an error that the model can act on; see `refusal`."""
     return CallToolResult(content=[TextContent(type="text", text=refusal(sentence, link))], is_error=True)
@@ -175,10 +184,8 @@ def failure(sentence: str, link: Link | None = None) -> CallToolResult:
 
 def refusal(sentence: str, link: Link | None = None) -> str:
     """Return an error as one line, whatever names it quotes; this server's link follows it."""
-    safe = escape_hidden(neutralise_links(sentence))
-    if len(safe) > _MAX_SENTENCE:
-        safe = f"{safe[: _MAX_SENTENCE - 1]}…"
-    return with_link(safe, link) if link else safe
+    line = one_line(sentence)
+    return with_link(line, link) if link else line
 
 
 def compact(data: object) -> str:

@@ -22,7 +22,9 @@ MAX_ROWS_BYTES: Final = 36_000
 #: The maximum size of a character after escaping: `<U+E0041>`.
 _ESCAPED: Final = 9
 
-_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
+_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True, strict=True))
+#: Numbers in cursors: ids, and seconds before and after 1970. More digits than Nextcloud's own have are forged.
+_MOST: Final = 2**63
 
 Row = TypeVar("Row")
 
@@ -87,8 +89,10 @@ def seal(position: Position, *filters: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
-def unseal(cursor: str | None, *filters: object) -> Position | None:
-    """Parse a cursor of `seal`; None for the first page.
+def unseal(cursor: str | None, *filters: object, least: int = -_MOST) -> Position | None:
+    """Parse a cursor of `seal`; None for the first page. `least` is the smallest number that the list writes.
+
+    A client can forge a cursor: what a list reads from the name of the position it must check itself.
 
     Raises:
       InvalidInput: It is not a cursor of this server, or belongs to a list with other filters.
@@ -102,12 +106,16 @@ def unseal(cursor: str | None, *filters: object) -> Position | None:
         )
     except (ValueError, ValidationError):
         fingerprint, number, name = "", 0, ""
-    if fingerprint != _fingerprint(filters):
-        raise InvalidInput(
-            "That cursor does not belong to this list. Repeat the call with the same arguments, or without "
-            "cursor."
-        )
+    if fingerprint != _fingerprint(filters) or not least <= number < _MOST:
+        raise of_another_list()
     return Position.of(number, name)
+
+
+def of_another_list() -> InvalidInput:
+    """Return the error for a cursor that this list did not write."""
+    return InvalidInput(
+        "That cursor does not belong to this list. Repeat the call with the same arguments, or without cursor."
+    )
 
 
 class Listing:
@@ -119,8 +127,8 @@ class Listing:
         Raises:
           InvalidInput: As `unseal`.
         """
-        here = unseal(cursor, *filters)
-        self.start = 0 if here is None else max(0, here.number)
+        here = unseal(cursor, *filters, least=0)
+        self.start = 0 if here is None else here.number
         self._filters = filters
 
     def page(
