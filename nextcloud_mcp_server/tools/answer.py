@@ -19,6 +19,8 @@ from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, R
 
 #: The limit for text and structured content of one result together; about 25,000 tokens.
 MAX_RESULT_BYTES = 80_000
+#: A longer result is refused before its texts are made safe, which takes a second for each megabyte.
+_MOST_CLEANED = 10 * MAX_RESULT_BYTES
 #: The maximum length of an error sentence. It may quote names, such as all labels of a board.
 _MAX_SENTENCE = 4_000
 
@@ -145,6 +147,8 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
       TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
     written, data = _json_of(value)
+    if len(written) > _MOST_CLEANED:
+        raise _too_large(2 * len(written.encode()))
     if _may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
@@ -162,10 +166,14 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         content.append(ImageContent(type="image", data=value.base64, mime_type=value.mime_type))
     size = len(written.encode()) + len(text.encode())
     if size > MAX_RESULT_BYTES:
-        raise TooLarge(
-            f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
-        )
+        raise _too_large(size)
     return CallToolResult(content=content, structured_content=data, is_error=False)
+
+
+def _too_large(size: int) -> TooLarge:
+    return TooLarge(
+        f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
+    )
 
 
 def one_line(text: str) -> str:

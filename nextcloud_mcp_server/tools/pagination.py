@@ -3,10 +3,9 @@
 import base64
 import hashlib
 import json
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from types import GenericAlias
 from typing import Final, TypeVar, cast
 
@@ -34,10 +33,10 @@ def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = N
 
     `most` is the maximum size of all rows, where that is known without encoding them.
     """
-    if not rows or (most is not None and most <= room) or _size(rows) <= room:
+    if not rows or (most is not None and most <= room) or _size(rows, room) <= room:
         return list(rows)
-    ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
-    return list(rows[: max(1, bisect_right(ends, room) - 1)])
+    ends = accumulate((_size([row], room) - 1 for row in rows), initial=1)
+    return list(rows[: max(1, sum(1 for _ in takewhile(room.__ge__, ends)) - 1)])
 
 
 def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int]:
@@ -49,7 +48,7 @@ def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int
     open_ = [number for number, rows in enumerate(lists) if rows]
     while open_:
         for number in list(open_):
-            size = _size([lists[number][taken[number]]])
+            size = _size([lists[number][taken[number]]], room)
             if size > room and any(taken):
                 open_.remove(number)
                 continue
@@ -64,7 +63,8 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
     """Return as many texts as fit, the last one cut."""
     taken: list[str] = []
     for one in texts:
-        size = sent_bytes(one)
+        # A text of megabytes is not measured: escaped and in JSON it is no shorter.
+        size = room + 1 if len(one) > room else sent_bytes(one)
         if size > room:
             return [*taken, one[: room // _ESCAPED]]
         room -= size
@@ -72,10 +72,10 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
     return taken
 
 
-def _size(rows: Sequence[Row]) -> int:
-    """Count the bytes of these rows as a JSON list."""
+def _size(rows: Sequence[Row], room: int) -> int:
+    """Count the bytes of these rows as a JSON list; of more than `room`, without those of escapes."""
     written = _writer(type(rows[0])).dump_json(rows, exclude_none=True)
-    return len(written) + grows_by(written)
+    return len(written) if len(written) > room else len(written) + grows_by(written)
 
 
 @cache

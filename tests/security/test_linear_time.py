@@ -1,6 +1,7 @@
 """Texts of other users and of models cost time in proportion to their length, whatever they hold."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import product
 from time import thread_time
 
@@ -8,10 +9,13 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.apps.notes import results
-from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.formats import content_line
+from nextcloud_mcp_server.apps.tags_and_comments.tools import TagRow
+from nextcloud_mcp_server.errors import InvalidInput, TooLarge
+from nextcloud_mcp_server.formats import content_line, event_edit, ical
+from nextcloud_mcp_server.formats.ical import Component
+from nextcloud_mcp_server.formats.recurrence import Series
 from nextcloud_mcp_server.nextcloud import error_mapping, ranking, sanitize
-from nextcloud_mcp_server.tools import answer, note_pictures
+from nextcloud_mcp_server.tools import answer, note_pictures, pagination
 
 #: A pattern that looks back at each place takes 256 times as long for a text of 16 times the length.
 SHORT, TIMES, MOST_TIMES = 1_000, 16, 80
@@ -112,6 +116,68 @@ def test_the_place_of_a_snippet_is_found_by_folding_twice_the_text(monkeypatch: 
     assert ranking.unfolded_place(text, 100_000) == 100_000
     assert folds[0] < 40
     assert folds[1] <= 2 * len(text) + 40
+
+
+EVENT = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{}END:VEVENT\r\n{}END:VCALENDAR\r\n"
+NOW = datetime(2026, 11, 30, tzinfo=UTC)
+
+
+def events_of(lines: str, others: str = "") -> tuple[Component, Component]:
+    whole = ical.read(EVENT.format(lines, others))
+    return whole, next(whole.components("VEVENT"))
+
+
+def answered(text: str) -> object:
+    _, event = events_of("ATTENDEE:mailto:a@example.org\r\n" * len(text))
+    return event_edit.answer([event], ["mailto:a@example.org"], "ACCEPTED", now=NOW)
+
+
+def uninvited(text: str) -> object:
+    whole, _ = events_of(
+        "ORGANIZER:mailto:o@example.org\r\n" + "ATTENDEE:mailto:a@example.org\r\n" * len(text)
+    )
+    changes = event_edit.Changes(attendees=["b@example.org"])
+    return event_edit.change_all(
+        whole, Series(whole, "VEVENT"), changes, now=NOW, organizer="mailto:o@example.org"
+    )
+
+
+def ended(text: str) -> object:
+    one = "BEGIN:VEVENT\r\nUID:u\r\nRECURRENCE-ID:20261202T100000Z\r\nDTSTART:20261201T100000Z\r\nEND:VEVENT\r\n"
+    whole, _ = events_of("RRULE:FREQ=DAILY\r\n", one * len(text))
+    return event_edit.change_all(
+        whole, Series(whole, "VEVENT"), event_edit.Changes(rule=""), now=NOW, organizer=""
+    )
+
+
+@pytest.mark.parametrize("work", [answered, uninvited, ended])
+def test_an_event_of_thousands_of_lines_is_changed_in_one_pass(work: Callable[[str], object]) -> None:
+    """Each change of a line looked for it from the first line on."""
+    assert is_linear(work, "x", short=1_500)
+
+
+@pytest.mark.parametrize("text", ["\u202e" * 1_000_000, "a/%41&" * 200_000])
+def test_a_result_of_megabytes_is_cut_or_refused_before_it_is_made_safe(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A recipe of hidden characters took more than half a second for each of its texts."""
+    cleaned: list[int] = []
+    escaped = sanitize.shown
+
+    def counted(given: str) -> str:
+        cleaned.append(len(given))
+        return escaped(given)
+
+    for module in (sanitize, answer):
+        monkeypatch.setattr(module, "shown", counted)
+    row = TagRow(name=text)
+
+    assert len(pagination.fitting([text], 9_000)[0]) <= 1_000
+    assert pagination.fit([row, row]) == [row]
+    assert pagination.fair([[row], [row]]) == [1, 0]
+    with pytest.raises(TooLarge, match="too much for one answer"):
+        answer.result(row)
+    assert max(cleaned, default=0) <= pagination.MAX_ROWS_BYTES
 
 
 def test_an_error_is_cut_before_it_is_made_safe(monkeypatch: pytest.MonkeyPatch) -> None:
