@@ -118,24 +118,24 @@ def test_the_place_of_a_snippet_is_found_by_folding_twice_the_text(monkeypatch: 
     assert folds[1] <= 2 * len(text) + 40
 
 
-EVENT = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{}END:VEVENT\r\n{}END:VCALENDAR\r\n"
+EVENT = "BEGIN:VCALENDAR\r\n{}BEGIN:VEVENT\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{}END:VEVENT\r\n{}END:VCALENDAR\r\n"
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
 
-def events_of(lines: str, others: str = "") -> tuple[Component, Component]:
-    whole = ical.read(EVENT.format(lines, others))
+def events_of(count: int, line: str, others: str = "") -> tuple[Component, Component]:
+    """Return an object, and its event, with as many lines of other properties before those that are changed."""
+    before = "X-A:1\r\n" * count
+    whole = ical.read(EVENT.format(before, before + line * count, others * count))
     return whole, next(whole.components("VEVENT"))
 
 
 def answered(text: str) -> object:
-    _, event = events_of("ATTENDEE:mailto:a@example.org\r\n" * len(text))
+    _, event = events_of(len(text), "ATTENDEE:mailto:a@example.org\r\n")
     return event_edit.answer([event], ["mailto:a@example.org"], "ACCEPTED", now=NOW)
 
 
 def uninvited(text: str) -> object:
-    whole, _ = events_of(
-        "ORGANIZER:mailto:o@example.org\r\n" + "ATTENDEE:mailto:a@example.org\r\n" * len(text)
-    )
+    whole, _ = events_of(len(text), "ATTENDEE:mailto:a@example.org\r\n")
     changes = event_edit.Changes(attendees=["b@example.org"])
     return event_edit.change_all(
         whole, Series(whole, "VEVENT"), changes, now=NOW, organizer="mailto:o@example.org"
@@ -144,7 +144,7 @@ def uninvited(text: str) -> object:
 
 def ended(text: str) -> object:
     one = "BEGIN:VEVENT\r\nUID:u\r\nRECURRENCE-ID:20261202T100000Z\r\nDTSTART:20261201T100000Z\r\nEND:VEVENT\r\n"
-    whole, _ = events_of("RRULE:FREQ=DAILY\r\n", one * len(text))
+    whole, _ = events_of(len(text), "RRULE:FREQ=DAILY\r\n", one)
     return event_edit.change_all(
         whole, Series(whole, "VEVENT"), event_edit.Changes(rule=""), now=NOW, organizer=""
     )
