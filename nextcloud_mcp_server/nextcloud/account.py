@@ -12,7 +12,7 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries
+from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries, releases
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
@@ -247,7 +247,7 @@ class Nextcloud:
             raise errors.NotNextcloud(
                 "The Nextcloud at NEXTCLOUD_HOST is not set up yet. Finish its installation."
             )
-        if int(status.version.split(".")[0]) < _OLDEST:
+        if (releases.major_of(status.version) or 0) < _OLDEST:
             raise errors.TooOld(
                 f"This is Nextcloud {status.version}; version {_OLDEST} or newer is needed. Upgrade it."
             )

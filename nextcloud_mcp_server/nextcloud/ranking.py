@@ -7,10 +7,10 @@ without spaces are compared by pairs of characters. Accents and case are ignored
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -52,6 +52,8 @@ _WHOLE, _INFLECTED, _PREFIX, _PART = 1.0, 0.95, 0.6, 0.4
 _ENOUGH: Final = 0.5
 _IN_TITLE: Final = 1.5
 _IN_BODY: Final = 0.3
+
+Result = TypeVar("Result")
 
 
 def fold(text: str) -> str:
@@ -200,6 +202,17 @@ class _UserSlot:
 _SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
 
 
+async def aside(work: Callable[[], Result], *, uid: str) -> Result:
+    """Do heavy work on texts in a thread; one at a time for each user `uid`.
+
+    Thousands of texts take a while, and other requests must be served meanwhile. Many threads of one user would
+    take nearly all processor time, and all threads that there are.
+    """
+    slot = _SLOTS.setdefault(uid, _UserSlot())
+    async with slot.lock:
+        return await to_thread.run_sync(work)
+
+
 async def rank_aside(
     documents: Sequence[Document],
     terms: Sequence[Term],
@@ -208,14 +221,8 @@ async def rank_aside(
     phrase: str = "",
     enough: float | None = None,
 ) -> Ranking:
-    """Rank as `rank` does, in a thread; one at a time for each user `uid`.
-
-    Thousands of texts take a while, and other requests must be served meanwhile. Many threads of one user would
-    take nearly all processor time, and all threads that there are.
-    """
-    slot = _SLOTS.setdefault(uid, _UserSlot())
-    async with slot.lock:
-        return await to_thread.run_sync(partial(rank, documents, terms, phrase=phrase, enough=enough))
+    """Rank as `rank` does, `aside`."""
+    return await aside(partial(rank, documents, terms, phrase=phrase, enough=enough), uid=uid)
 
 
 class _Match(NamedTuple):
@@ -293,17 +300,16 @@ def _place(match: _Match, weights: Sequence[float]) -> int | None:
 
 
 def unfolded_place(text: str, at: int) -> int:
-    """Return the position in a text that is position `at` of its folded form."""
-    begun = 0
-    for line in text.splitlines(keepends=True):
-        length = len(fold(line))
+    """Return the position in a text that is position `at` of its folded form.
+
+    Halves the text again and again, so that it folds twice its length: folding each character takes seconds.
+    """
+    start, end = 0, len(text)
+    while end - start > 1:
+        middle = (start + end) // 2
+        length = len(fold(text[start:middle]))
         if length > at:
-            for character in line:
-                at -= len(fold(character))
-                if at < 0:
-                    break
-                begun += 1
-            return begun
-        at -= length
-        begun += len(line)
-    return begun
+            end = middle
+        else:
+            start, at = middle, at - length
+    return start if at < len(fold(text[start:end])) else end

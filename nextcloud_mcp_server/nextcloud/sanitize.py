@@ -16,8 +16,9 @@ from functools import cache
 from typing import Final
 
 _LONGEST: Final = 200
-#: White space at the beginning or end of a name, and characters that would break its line.
-_EDGE: Final = re.compile(r"(?:\A|(?<=/))\s+|\s+(?=/|\Z)|[\t\n]")
+_SPACES: Final = re.compile(r"\s+")
+#: Characters that would break the line of a name.
+_BREAKS: Final = "\t\n"
 
 #: All hidden characters except tab and line ends. `test_sanitize.py` compares it with the Unicode Character
 #: Database.
@@ -122,12 +123,27 @@ def grows_by(written: bytes) -> int:
 
 def named(path: str) -> str:
     """Escape spaces at the ends of a name, tabs and line ends; `shown` escapes the rest."""
-    return _EDGE.sub(lambda edge: "".join(map(_space, edge[0])), path)
+    return _SPACES.sub(_named, path)
+
+
+def _named(spaces: re.Match[str]) -> str:
+    path, start, end = spaces.string, spaces.start(), spaces.end()
+    # Looking behind the spaces in a pattern would cost the square of their number.
+    at_edge = start == 0 or path[start - 1] == "/" or end == len(path) or path[end] == "/"
+    return "".join(_space(each) if at_edge or each in _BREAKS else each for each in spaces[0])
+
+
+def escaped_start(text: str, most: int) -> str:
+    """Escape hidden characters of the beginning of a text; return at most `most` characters.
+
+    Texts may be megabytes long, so the rest is left before anything is escaped.
+    """
+    return escape_hidden(text[: most + _AROUND])[:most]
 
 
 def quoted(text: str) -> str:
     """Return a path for a sentence: escaped, in quotes, shortened."""
-    seen = escape_hidden(text)
+    seen = escaped_start(text, _LONGEST + 1)
     return f"'{seen[:_LONGEST]}…'" if len(seen) > _LONGEST else f"'{seen}'"
 
 
@@ -138,7 +154,7 @@ def cited(text: str) -> str:
 
 def cut(text: str, most: int) -> str:
     """Shorten a text to at most `most` characters after escaping."""
-    if len(shown(text)) <= most:
+    if len(text) <= most and len(shown(text)) <= most:
         return text
     part = text[: most - 1]
     while (excess := len(shown(part)) - most + 1) > 0:

@@ -17,6 +17,8 @@ from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, R
 
 #: The limit for text and structured content of one result together; about 25,000 tokens.
 MAX_RESULT_BYTES = 80_000
+#: A longer result is refused before its texts are made safe, which takes a second for each megabyte.
+_MOST_CLEANED = 10 * MAX_RESULT_BYTES
 #: The maximum length of an error sentence. It may quote names, such as all labels of a board.
 _MAX_SENTENCE = 4_000
 
@@ -50,6 +52,8 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
       TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
     written, data = _json_of(value)
+    if len(written) > _MOST_CLEANED:
+        raise _too_large(2 * len(written.encode()))
     if may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
@@ -59,7 +63,7 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         written = compact(data)
     if remarks:
         # First, because clients cut off the end.
-        data = {"remarks": [escape_hidden(neutralise_links(remark)) for remark in remarks], **data}
+        data = {"remarks": [one_line(remark) for remark in remarks], **data}
         written = compact(data)
     text = _document(data) if isinstance(value, Document) else written
     content: list[ContentBlock] = [TextContent(type="text", text=text)]
@@ -67,10 +71,23 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         content.append(ImageContent(type="image", data=value.base64, mime_type=value.mime_type))
     size = len(written.encode()) + len(text.encode())
     if size > MAX_RESULT_BYTES:
-        raise TooLarge(
-            f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
-        )
+        raise _too_large(size)
     return CallToolResult(content=content, structured_content=data, is_error=False)
+
+
+def _too_large(size: int) -> TooLarge:
+    return TooLarge(
+        f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
+    )
+
+
+def one_line(text: str) -> str:
+    """Make a sentence or name safe for a model: one line of at most `_MAX_SENTENCE` characters.
+
+    It may quote megabytes of another user's text, so it is cut before it is made safe, and again afterwards.
+    """
+    line = escape_hidden(neutralise_links(text[: 2 * _MAX_SENTENCE]))
+    return f"{line[: _MAX_SENTENCE - 1]}…" if len(line) > _MAX_SENTENCE else line
 
 
 def failure(sentence: str, link: Link | None = None) -> CallToolResult:
@@ -80,10 +97,8 @@ def failure(sentence: str, link: Link | None = None) -> CallToolResult:
 
 def refusal(sentence: str, link: Link | None = None) -> str:
     """Return an error as one line, whatever names it quotes; this server's link follows it."""
-    safe = escape_hidden(neutralise_links(sentence))
-    if len(safe) > _MAX_SENTENCE:
-        safe = f"{safe[: _MAX_SENTENCE - 1]}…"
-    return with_link(safe, link) if link else safe
+    line = one_line(sentence)
+    return with_link(line, link) if link else line
 
 
 def compact(data: object) -> str:
