@@ -1,15 +1,18 @@
 """Logs go to stderr, one line each, and hold no secret.
 
-stdout belongs to MCP over stdio. Modules log through the standard library; structlog renders, and is
-loaded with the first line that is written, because nothing is logged in a good start.
+stdout belongs to MCP over stdio. Modules log through the standard library. A line is JSON; only for a terminal
+structlog renders it.
 """
 
+import json
 import logging
 import re
 import sys
 import warnings
-from collections.abc import MutableMapping
+from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TextIO, cast
 
 from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
@@ -59,6 +62,8 @@ _SECRET_TEXT = (
 )
 #: Controls, line and paragraph separators, and marks that reorder text in a terminal.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+#: What every record has; `extra` adds the rest.
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
@@ -68,7 +73,7 @@ def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
     """
     target = stream or sys.stderr
     handler = logging.StreamHandler(target)
-    handler.setFormatter(_LazyFormatter(readable=target.isatty()))
+    handler.setFormatter(_Formatter(_for_terminal if target.isatty() else _as_json))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -94,51 +99,47 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
-class _LazyFormatter(logging.Formatter):
-    """Build the real formatter when there is something to format."""
+class _Formatter(logging.Formatter):
+    """Formats one record as one line (a trace follows, indented, where a user reads)."""
 
-    def __init__(self, *, readable: bool) -> None:
+    def __init__(self, render: Callable[[dict[str, Any]], str]) -> None:
         super().__init__()
-        self._readable = readable
-        self._real: logging.Formatter | None = None
+        self._render = render
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record as one line (a trace follows, indented, where a user reads)."""
-        if self._real is None:
-            self._real = _formatter(readable=self._readable)
-        return self._real.format(record)
+        """Write the text, the level, the logger, the extra fields, the time, a trace and the request id."""
+        extra = {key: value for key, value in record.__dict__.items() if key not in _STANDARD}
+        at = datetime.fromtimestamp(record.created, UTC).isoformat()
+        entry: dict[str, object] = {
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            **extra,
+            "timestamp": at.replace("+00:00", "Z"),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            entry["stack_info"] = record.stack_info
+        if current := request_id.get():
+            entry["request_id"] = current
+        return self._render({key: _cleaned(key, value) for key, value in entry.items()})
 
 
-def _formatter(*, readable: bool) -> logging.Formatter:
-    # 0.14 s on top of the SDK: kept out of the way to the first answer.
-    import structlog  # noqa: PLC0415  # see above
-
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
-        if readable
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.ExtraAdder(),
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-        ],
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            _clean,
-            renderer,
-        ],
-    )
+def _as_json(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False)
 
 
-def _clean(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the request id, hide secrets, and keep everything on its line."""
-    if current := request_id.get():
-        event["request_id"] = current
-    return {key: _cleaned(key, value) for key, value in event.items()}
+def _for_terminal(entry: dict[str, Any]) -> str:
+    return _terminal_renderer()(None, entry["level"], entry)
+
+
+@cache
+def _terminal_renderer() -> Callable[[object, str, dict[str, Any]], str]:
+    # It imports rich and pygments too, which takes a tenth of a second.
+    from structlog.dev import ConsoleRenderer, plain_traceback  # noqa: PLC0415 - see above
+
+    return ConsoleRenderer(colors=True, exception_formatter=plain_traceback)
 
 
 def _cleaned(key: str, value: object) -> object:

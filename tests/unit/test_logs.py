@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+from datetime import UTC, datetime
 from time import process_time
 
 import pytest
@@ -31,7 +32,9 @@ def test_a_line_away_from_a_terminal_is_json_with_time_level_and_origin() -> Non
     assert line["event"] == "started on 127.0.0.1"
     assert (line["level"], line["logger"]) == ("info", "nextcloud_mcp_server.test")
     assert (line["tools"], line["ready"], line["path"]) == (24, True, None)
-    assert "timestamp" in line
+    # RFC 3339 in UTC.
+    assert datetime.fromisoformat(str(line["timestamp"])).tzinfo == UTC
+    assert str(line["timestamp"]).endswith("Z")
 
 
 def test_a_line_carries_the_id_of_its_request() -> None:
@@ -146,6 +149,16 @@ def test_a_trace_is_one_json_line_and_holds_no_secret() -> None:
     (text,) = stream.getvalue().splitlines()
     assert "ValueError" in json.loads(text)["exception"]
     assert "c4n4ry" not in text
+
+
+def test_the_stack_of_a_line_is_one_of_its_fields() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", stream=stream)
+
+    logger.warning("here", stack_info=True)
+
+    (text,) = stream.getvalue().splitlines()
+    assert "test_the_stack_of_a_line" in json.loads(text)["stack_info"]
 
 
 def test_a_terminal_gets_readable_lines_and_an_indented_trace() -> None:
