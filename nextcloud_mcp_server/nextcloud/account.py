@@ -27,7 +27,7 @@ from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
+from nextcloud_mcp_server.nextcloud.user_cache import SeenFiles, UserCache, UserCaches
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class Account:
     def file_search(self) -> FileSearch:
         """Searches files by attributes, tags or content."""
         return FileSearch(self._http, files=self.files, tags=self.tags, search=self.search, cache=self._cache)
+
+    @property
+    def seen_files(self) -> SeenFiles:
+        """What was found out about files that were read."""
+        return self._cache.files
 
     def client(self, kind: type[C]) -> C:
         """Return the client of an app, built at its first use: `nc.client(DeckClient)`."""
