@@ -10,9 +10,9 @@ from nextcloud_mcp_server.commands.console import Progress, open_browser, print_
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.composition import running_services
 from nextcloud_mcp_server.server.database_file import schema_of
 from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.opening import running_services
 from nextcloud_mcp_server.server.services import (
     Overrides,
     Services,
