@@ -78,7 +78,7 @@ def escape_hidden(text: str) -> str:
 
 def may_hide(written: str) -> bool:
     """Tell quickly whether a whole JSON response may contain hidden characters; hardly any does."""
-    return _may_change(written) or any(mark in written for mark in _IN_JSON)
+    return _may_change(written) or ("\\" in written and any(mark in written for mark in _IN_JSON))
 
 
 def _may_change(text: str) -> bool:
