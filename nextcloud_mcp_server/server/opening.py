@@ -17,6 +17,7 @@ from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
 from nextcloud_mcp_server.auth.consent.login_flow import Poller as LoginFlowPoller
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.retention import Retention
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.services import AuthT, Network, Services, open_database, policy_of
@@ -58,6 +59,7 @@ def _services(mode: Mode[Any], database: "Database", network: Network, pending: 
         database, login_flow, provisioning, clock=clock, wake=wake, outbox=outbox, within=person
     )
     audit, broker = AuditLog(database, clock=clock), Broker(database, redirects, clock=clock)
+    retention = Retention(database, audit_days=mode.settings.audit_retention_days, clock=clock)
     granted = mode.accounts(
         database,
         nextcloud,
@@ -80,7 +82,7 @@ def _services(mode: Mode[Any], database: "Database", network: Network, pending: 
         broker=broker,
         redirect_provider=redirect,
         forget=granted.forget,
-        jobs=(poller.run, outbox.run, audit.run, *listen),
+        jobs=(poller.run, outbox.run, audit.run, retention.run, *listen),
     )
 
 

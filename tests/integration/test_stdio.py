@@ -165,9 +165,8 @@ async def test_the_log_is_on_stderr_and_holds_no_link(stdio_app: StdioApp, tmp_p
     assert not [secret for secret in stdio_app.sandbox.state.app_passwords if secret in logged]
 
 
-#: What a start imports neither for itself nor for its first list of tools: the database, templates, tokens, and what
-#: renders log lines for a terminal.
-LATE = {"sqlalchemy", "aiosqlite", "alembic", "jinja2", "jwt", "lxml", "structlog", "pygments"}
+#: What a start imports neither for itself nor for its first list of tools.
+LATE = {"sqlalchemy", "aiosqlite", "alembic", "jinja2", "jwt", "lxml", "icalendar", "pygments"}
 
 
 def imported(stdio_app: StdioApp) -> set[str]:
