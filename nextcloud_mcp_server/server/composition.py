@@ -35,6 +35,16 @@ from nextcloud_mcp_server.tools.state import State
 logger = logging.getLogger(__name__)
 
 
+@asynccontextmanager
+async def _opened(
+    mode: Mode[AuthT], network: Network, pending: Pending
+) -> AsyncGenerator[tuple[Services, AuthT]]:
+    from nextcloud_mcp_server.server.opening import open_services  # noqa: PLC0415 - with the first call
+
+    async with open_services(mode, network, pending=pending) as opened:
+        yield opened
+
+
 async def _find_access(
     network: Network, lazy: LazyServices[Any], caller: Caller, *, in_menu: Collection[str]
 ) -> tuple[FetchApps, str] | None:
@@ -105,14 +115,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
 
     network = Network(settings, mode.overrides)
 
-    @asynccontextmanager
-    async def opened() -> AsyncGenerator[tuple[Services, AuthT]]:
-        from nextcloud_mcp_server.server.opening import open_services  # noqa: PLC0415 - with the first call
-
-        async with open_services(mode, network, pending=pending) as both:
-            yield both
-
-    lazy = LazyServices(opened)
+    lazy = LazyServices(lambda: _opened(mode, network, pending))
     pending = Pending(finished)
     availability = Availability(
         mcp_server.facts(specs),
