@@ -12,8 +12,8 @@ from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, Eli
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.app import loopback_pages_of
-from nextcloud_mcp_server.server.composition import running_services
 from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.opening import running_services
 from nextcloud_mcp_server.server.services import (
     Overrides,
     Services,

@@ -108,9 +108,10 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
     """Read an entry; missing or invalid properties are unknown."""
     texts = response.texts
     size = number(texts.get(_SIZE, ""))
+    kinds = response.inner.get(_KIND)
     return Entry(
         segments,
-        any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
+        kinds is not None and any(tag == _COLLECTION for tag, _ in kinds),
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),

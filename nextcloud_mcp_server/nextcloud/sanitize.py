@@ -65,16 +65,26 @@ _ONE_LINE: Final = re.compile(f"(?P<kept>{_KEPT})|[{_HIDDEN_CLASS}\t\n\r]")
 _TEXT: Final = re.compile(f"(?P<kept>{_KEPT}|\r\n)|[{_HIDDEN_CLASS}\r]|<(?=U\\+[0-9A-F]{{4,6}}>)")
 
 
+def is_plain(text: str) -> bool:
+    """Tell quickly whether a text is visible ASCII, without line ends; most names and many answers are."""
+    return text.isascii() and text.isprintable()
+
+
 def escape_hidden(text: str) -> str:
     """Escape hidden characters in a name or sentence, including tabs and line ends, as `<U+202E>`."""
-    if text.isascii() and text.isprintable():
+    if is_plain(text):
         return text
     return _ONE_LINE.sub(_written, text)
 
 
 def may_hide(written: str) -> bool:
     """Tell quickly whether a whole JSON response may contain hidden characters; hardly any does."""
-    return _MAY_CHANGE.search(written) is not None or any(mark in written for mark in _IN_JSON)
+    return _may_change(written) or ("\\" in written and any(mark in written for mark in _IN_JSON))
+
+
+def _may_change(text: str) -> bool:
+    # The first test takes a tenth of the time of the second.
+    return "<U+" in text if is_plain(text) else _MAY_CHANGE.search(text) is not None
 
 
 def shown(text: str) -> str:
@@ -82,7 +92,7 @@ def shown(text: str) -> str:
 
     Tabs and line ends stay. Where the text itself contains something like `<U+202E>`, its first character is escaped.
     """
-    if _MAY_CHANGE.search(text) is None:
+    if not _may_change(text):
         return text
     if "\r" in text and "\n" not in text:
         return "\r".join(_TEXT.sub(_written, line) for line in text.split("\r"))
@@ -123,6 +133,9 @@ def grows_by(written: bytes) -> int:
 
 def named(path: str) -> str:
     """Escape spaces at the ends of a name, tabs and line ends; `shown` escapes the rest."""
+    if " " not in path and path.isprintable():
+        # No other white space is printable.
+        return path
     return _SPACES.sub(_named, path)
 
 

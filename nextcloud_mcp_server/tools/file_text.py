@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.documents.charset import SAMPLE_BYTES, UTF8, Charset, detect, is_certain, of_part
+from nextcloud_mcp_server.documents.charset import SAMPLE_BYTES, UTF8, Beginning, Charset, is_certain
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
@@ -116,11 +116,20 @@ def _begun(data: bytes, charset: Charset) -> int:
 
 
 async def charset_of(nc: Account, chunk: Chunk) -> Charset | None:
-    """Return the encoding of a file from one of its chunks, fetching the file's beginning if needed."""
+    """Return the encoding of a file from one of its chunks.
+
+    A later chunk may need the file's beginning, which is fetched unless it was seen in the same version of the file.
+    """
     if chunk.offset == 0:
         whole = chunk.is_last and len(chunk.data) <= SAMPLE_BYTES
-        return detect(chunk.data[:SAMPLE_BYTES], whole=whole)
+        beginning = Beginning.of(chunk.data[:SAMPLE_BYTES], whole=whole)
+        nc.seen_files.keep(chunk.path, chunk.version, beginning)
+        return beginning.charset
     if is_certain(chunk.data):
         return UTF8
-    head = await nc.files.read(chunk.path, length=SAMPLE_BYTES)
-    return of_part(head.data, chunk.data)
+    beginning = nc.seen_files.take(Beginning, chunk.path, chunk.version)
+    if beginning is None:
+        head = await nc.files.read(chunk.path, length=SAMPLE_BYTES)
+        beginning = Beginning.of(head.data)
+        nc.seen_files.keep(head.path, head.version, beginning)
+    return beginning.of_part(chunk.data)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
-from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 
@@ -72,7 +72,7 @@ class Mode(ABC, Generic[AuthT]):
 
     # What is opened with the first call.
 
-    def redirect_provider(self, nextcloud: Nextcloud) -> RedirectProvider | None:  # noqa: ARG002 - for the modes that have one
+    def redirect_provider(self, nextcloud: Nextcloud) -> "RedirectProvider | None":  # noqa: ARG002 - for the modes that have one
         """Return the grant provider that sends browsers back to this server; None for Login Flow v2."""
         return None
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
@@ -30,6 +28,7 @@ from nextcloud_mcp_server.storage.records import Principal
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
     from nextcloud_mcp_server.auth.consent.service import ConsentService
     from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
     from nextcloud_mcp_server.web.middleware import WebConfig
@@ -85,8 +84,11 @@ class Personal(Mode["ConsentService | None"]):
             on_changed=services.forget,
         )
 
-    def _nothing_to_consent_to(self, services: Services) -> Provisioning:
+    def _nothing_to_consent_to(self, services: Services) -> "Provisioning":
         """Return the state machine of a user without consent requests: the operator configured the credential."""
+        from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider  # noqa: PLC0415 - HTTP only
+        from nextcloud_mcp_server.auth.consent.provisioning import Provisioning  # noqa: PLC0415 - HTTP only
+
         clock = self.overrides.clock
         return Provisioning(
             services.database,
