@@ -1,19 +1,22 @@
 """The reverse proxies of docs/operate.md, as they stand there, in front of a server for many people."""
 
 import json
+import re
 import socket
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
+from annotated_types import Le
 
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.settings.environment import Settings
 from tests.integration.oidc_app import EVERYTHING, OidcApp
 from tests.integration.personal_app import link_in
 from tests.integration.reverse_proxies import (
@@ -184,6 +187,13 @@ def test_caddy_finds_nothing_wrong_with_what_a_compose_file_gives_it(name: str, 
 
     assert result.returncode == 0, result.stderr
     assert {host for route in routes for host in route["match"][0]["host"]} >= {NAME}
+
+
+def test_nginx_waits_longer_than_a_call_is_held_at_most() -> None:
+    (minutes,) = re.findall(r"proxy_read_timeout (\d+)m;", snippet("nginx"))
+    (longest,) = [one.le for one in Settings.model_fields["hold_seconds"].metadata if isinstance(one, Le)]
+
+    assert 60 * int(minutes) > cast("int", longest)
 
 
 @pytest.mark.parametrize("program_name", ["Traefik", "Cloudflare Tunnel"])
