@@ -75,8 +75,9 @@ def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel("ERROR" if level == "error" else "WARNING")
     logging.getLogger(_OURS).setLevel(level.upper())
-    # Where structlog is installed, stamina would print to stdout, which is MCP's.
-    set_on_retry_hooks([LoggingOnRetryHook])
+    # Where structlog is installed, stamina would print to stdout, which is MCP's. The last error of a request that was
+    # repeated is one sentence; the repetitions are for who looks for the reason.
+    set_on_retry_hooks([LoggingOnRetryHook] if level == "debug" else [])
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)

@@ -18,6 +18,8 @@ from nextcloud_mcp_server.storage.recognition import (
 )
 
 _TABLES_QUERY = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_VERSION_QUERY = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant of ours
+_KEYS_QUERY = f"SELECT key_id FROM {KEY_TABLE}"  # noqa: S608 - a constant of ours
 #: Another process migrates the file, or holds its lock for another reason.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 #: As much as one transaction of SQLite writes at least, with its log.
@@ -160,9 +162,9 @@ def _stored(connection: sqlite3.Connection) -> Stored:
     tables = tuple(name for (name,) in connection.execute(_TABLES_QUERY))
     if VERSION_TABLE not in tables:
         return Stored(None, tables)
-    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 - a constant of ours
+    row = connection.execute(_VERSION_QUERY).fetchone()
     keys: frozenset[bytes] = frozenset()
     if KEY_TABLE in tables:
         with contextlib.suppress(sqlite3.OperationalError):  # of a newer version
-            keys = frozenset(bytes(key) for (key,) in connection.execute(f"SELECT key_id FROM {KEY_TABLE}"))  # noqa: S608
+            keys = frozenset(bytes(key) for (key,) in connection.execute(_KEYS_QUERY))
     return Stored(None if row is None else str(row[0]), tables, keys)

@@ -184,8 +184,11 @@ def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in captured.err
 
 
-def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info")
+@pytest.mark.parametrize(("level", "logged"), [("info", False), ("debug", True)])
+def test_a_retry_is_logged_at_debug_alone_and_never_printed_to_stdout(
+    capsys: pytest.CaptureFixture[str], level: str, *, logged: bool
+) -> None:
+    logs.set_up(level)
     failures = iter([OSError("away")])
 
     @stamina.retry(on=OSError, wait_initial=0, wait_max=0, wait_jitter=0)
@@ -197,7 +200,7 @@ def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFix
     assert flaky() == "back"
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "stamina.retry_scheduled" in captured.err
+    assert ("stamina.retry_scheduled" in captured.err) is logged
 
 
 #: Texts of which one pattern or another may begin to match at every place, and never does.
