@@ -109,24 +109,38 @@ def _key_ids(settings: Settings) -> list[bytes]:
 
 
 def refuse_unwritable(settings: Settings) -> None:
-    """Refuse a data folder, or a folder of the database file, in which nothing can be written.
+    """Refuse a folder in which this server must write, and cannot; a folder that is missing is not created.
 
-    A folder that is missing is not created.
+    A server whose keys are given and whose database is elsewhere writes nothing into the data folder.
 
     Raises:
         ConfigurationError: With the reason, such as a full disk.
     """
     file = database_file(settings)
-    for folder in {settings.data_path, settings.data_path if file is None else file.parent}:
-        try:
-            _try_folder(folder)
-            if file is not None and file.exists() and not os.access(file, os.W_OK):
-                raise PermissionError(None, f"{file.name} is write-protected")
-        except OSError as error:
-            raise ConfigurationError(
-                f"The data folder {folder} cannot be written ({error.strerror or error}): give the user of this server "
-                "the right to write there, free some space, or set DATA_DIR to another folder."
-            ) from error
+    if file is not None:
+        _refuse_folder(file.parent, file)
+    if _makes_files(settings):
+        _refuse_folder(settings.data_path, None)
+
+
+def _makes_files(settings: Settings) -> bool:
+    """Tell whether the key or the secret of HTTP clients has still to be made in the data folder."""
+    makes_key = not settings.token_encryption_keys and not settings.key_file.exists()
+    given = settings.no_local_auth or settings.nextcloud_mcp_secret is not None
+    makes_secret = settings.transport == "http" and not settings.multi_user and not given
+    return makes_key or (makes_secret and not settings.secret_file.exists())
+
+
+def _refuse_folder(folder: Path, file: Path | None) -> None:
+    try:
+        _try_folder(folder)
+        if file is not None and file.exists() and not os.access(file, os.W_OK):
+            raise PermissionError(None, f"{file.name} is write-protected")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The data folder {folder} cannot be written ({error.strerror or error}): give the user of this server the "
+            "right to write there, free some space, or set DATA_DIR to another folder."
+        ) from error
 
 
 def _try_folder(folder: Path) -> None:

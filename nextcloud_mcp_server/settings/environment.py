@@ -5,7 +5,7 @@ could then send a user's data elsewhere.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import checks
+from nextcloud_mcp_server.settings.faults import FaultCollection
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import (
     FIELDS,
@@ -24,6 +25,7 @@ from nextcloud_mcp_server.settings.names import (
     env_name,
     explain,
     known_variables,
+    lost_limits,
     read_text,
     unknown_variables,
 )
@@ -43,16 +45,30 @@ class _Environment(PydanticBaseSettingsSource):
         return read_text(os.environ, field_name), field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        values = {name: read_text(os.environ, name) for name in self.settings_cls.model_fields}
-        return {name: value for name, value in values.items() if value is not None}
+        return _read(self.settings_cls.model_fields)
+
+
+def _read(fields: Iterable[str]) -> dict[str, str]:
+    """Read the fields that are set.
+
+    Raises:
+        Faults: Some contradict each other, or name a file that cannot be read.
+    """
+    found, values = FaultCollection(), dict[str, str]()
+    for field in fields:
+        with found.gathering():
+            text = read_text(os.environ, field)
+            if text is not None:
+                values[field] = text
+    found.refuse()
+    return values
 
 
 class _EnvironmentWithoutSecrets(_Environment):
     """Reads no secret and no file, since `setup nextcloud --into` may still have to write the files."""
 
     def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields.keys() - FROM_FILE
-        return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
+        return _read(field for field in self.settings_cls.model_fields if field not in FROM_FILE)
 
 
 class _FromEnvironment(Fields):
@@ -174,10 +190,34 @@ def load_draft(**overrides: object) -> Draft:
 
 def _build(kind: type[_Kind], overrides: Mapping[str, object]) -> _Kind:
     given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+    faults = FaultCollection(lost_limits(os.environ))
     try:
-        return kind(**given)
+        built = kind(**given)
     except ValidationError as error:
-        raise ConfigurationError(explain(error)) from None
+        faults.add(explain(error))
+        with faults.gathering():
+            _look_further(
+                kind, given, {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
+            )
+        faults.refuse()
+        raise
+    except ConfigurationError as error:
+        faults.add_error(error)
+        faults.refuse()
+        raise
+    faults.refuse()
+    return built
+
+
+def _look_further(kind: type[Fields], given: Mapping[str, Any], wrong: Collection[str]) -> None:
+    """Check what else is wrong, with the defaults in place of what cannot be read."""
+    if "mode" not in wrong:
+        kind(**{name: value for name, value in given.items() if name not in wrong} | _defaults(wrong))
+
+
+def _defaults(fields: Iterable[str]) -> dict[str, Any]:
+    known = Fields.model_fields
+    return {name: known[name].get_default(call_default_factory=True) for name in fields if name in known}
 
 
 def not_read() -> list[str]:

@@ -504,7 +504,7 @@ def test_a_tool_to_leave_out_that_does_not_exist_is_refused_by_the_doctor_too(
     code, _, err = run(["doctor", "--nextcloud", CLOUD], monkeypatch, capsys)
 
     assert code == 2
-    assert "did you mean nc_notes_delete_note?" in err
+    assert "did you mean 'nc_notes_delete_note'?" in err
 
 
 @pytest.mark.process
@@ -521,7 +521,10 @@ def test_the_doctor_warns_of_an_old_name_of_a_tool_to_leave_out(monkeypatch: Pat
     [
         (["serve", "--nextcloud", "ftp://x"], "Error: --nextcloud is not a web address"),
         (["serve", "--nextcloud=ftp://x"], "Error: --nextcloud is not a web address"),
-        (["serve", "--nextcloud", CLOUD, "--toolsets", "note"], "Error: --toolsets names 'note'"),
+        (
+            ["serve", "--nextcloud", CLOUD, "--toolsets", "note"],
+            "Error: Unknown toolset 'note' in --toolsets; did you mean 'notes'?",
+        ),
         (["connect", "--nextcloud", "http://127.0.0.1:9"], "Error: Nothing listens at --nextcloud."),
     ],
 )

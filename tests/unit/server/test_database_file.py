@@ -128,6 +128,22 @@ def test_a_data_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_server_that_writes_nothing_there_needs_no_data_folder(tmp_path: Path) -> None:
+    """In docker-compose.builtin.yml keys and database are elsewhere, and the account cannot write to /data."""
+    (tmp_path / "file").touch()
+    many = {
+        "mode": "builtin",
+        "nextcloud_mcp_server_url": "https://mcp.test",
+        "nextcloud_oauth_client_id": "client",
+        "nextcloud_oauth_client_secret": "secret",
+        "token_encryption_keys": new_key(),
+    }
+
+    refuse_unwritable(configured(tmp_path / "file", **many, database_url="postgresql://mcp@db/mcp"))
+    with pytest.raises(ConfigurationError, match="cannot be written"):
+        refuse_unwritable(configured(tmp_path / "file", **many))
+
+
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
