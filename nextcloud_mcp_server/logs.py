@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, TextIO, cast
 
@@ -61,14 +61,19 @@ _SECRET_TEXT = (
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
+def set_up(
+    level: str = "info", *, stream: TextIO | None = None, reword: Callable[[str], str] | None = None
+) -> None:
     """Send our own lines from `level` on, and warnings of libraries, to stderr.
 
+    `reword` changes the text of our own lines.
     Libraries stay at warnings even at `debug`: they would print headers, queries and note texts.
     """
     target = stream or sys.stderr
     handler = logging.StreamHandler(target)
     handler.setFormatter(_LazyFormatter(readable=target.isatty()))
+    if reword is not None:
+        handler.addFilter(_Reworded(reword))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -93,6 +98,17 @@ def redact(text: str) -> str:
 def one_line(text: str) -> str:
     """Write control characters as escapes, so that a text cannot pose as another log line."""
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+
+
+class _Reworded(logging.Filter):
+    def __init__(self, reword: Callable[[str], str]) -> None:
+        super().__init__(_OURS)
+        self._reword = reword
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if super().filter(record):
+            record.msg, record.args = self._reword(record.getMessage()), None
+        return True
 
 
 class _LazyFormatter(logging.Formatter):

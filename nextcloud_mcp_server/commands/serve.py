@@ -20,7 +20,8 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 def serve(settings: Settings) -> None:
     """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
-    logs.set_up(settings.log_level)
+    # The lines name the option where it set the value, for as long as the server runs.
+    logs.set_up(settings.log_level, reword=by_option)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:
@@ -29,7 +30,7 @@ def serve(settings: Settings) -> None:
         # Checked now, since the database opens only with the first call.
         KeyRing.parse(settings.token_encryption_keys)
     for sentence in settings.warnings:
-        logger.warning(by_option(sentence))
+        logger.warning(sentence)
     # Over stdio the database opens only with the first call, so what can never work is refused here.
     refuse_unwritable(settings)
     refuse_unusable_file(settings)

@@ -8,7 +8,8 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import ADDRESSES, env_name
 
-_MCP = "/mcp"
+#: What clients get behind the address of this server.
+MCP = "/mcp"
 _WELL_KNOWN = "/.well-known/"
 
 
@@ -48,9 +49,9 @@ def _check(field: str, text: str, _settings: Fields) -> None:
     if "*" in text:
         raise ConfigurationError(f"{name} holds a wildcard: write the one address that is meant.")
     path = parts.path.rstrip("/")
-    if field == "nextcloud_mcp_server_url" and path.endswith(_MCP):
+    if field == "nextcloud_mcp_server_url" and path.endswith(MCP):
         raise ConfigurationError(
-            f"{name} ends in {_MCP}, which clients get behind it anyway: write {text.rstrip('/').removesuffix(_MCP)}."
+            f"{name} ends in {MCP}, which clients get behind it anyway: write {text.rstrip('/').removesuffix(MCP)}."
         )
     if field == "oidc_issuer" and _WELL_KNOWN in path:
         issuer = text.partition(_WELL_KNOWN)[0]

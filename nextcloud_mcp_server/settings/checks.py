@@ -70,7 +70,7 @@ def _own(settings: Fields) -> Iterator[Callable[[Fields], None]]:
     # What is missing, or no address, has a sentence of its own.
     if addresses.is_address(settings.nextcloud_mcp_server_url):
         yield _check_own_address
-        if settings.mode == "builtin":
+        if settings.mode == "builtin" and not settings.server_url.endswith(addresses.MCP):
             yield _check_own_root
 
 

@@ -184,6 +184,19 @@ def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in captured.err
 
 
+def test_our_own_lines_are_reworded_and_those_of_libraries_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.set_up("info", reword=lambda text: text.replace("NEXTCLOUD_HOST", "--nextcloud"))
+
+    logging.getLogger("nextcloud_mcp_server.test").warning("Check %s.", "NEXTCLOUD_HOST")
+    logging.getLogger("library").warning("Check NEXTCLOUD_HOST.")
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert "Check --nextcloud." in first
+    assert "Check NEXTCLOUD_HOST." in second
+
+
 @pytest.mark.parametrize(("level", "logged"), [("info", False), ("debug", True)])
 def test_a_retry_is_logged_at_debug_alone_and_never_printed_to_stdout(
     capsys: pytest.CaptureFixture[str], level: str, *, logged: bool

@@ -162,3 +162,7 @@ def test_settings_of_this_mode_are_said_to_have_no_effect_elsewhere() -> None:
     assert personal.warnings == (
         "ALLOWED_GROUPS has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
     )
+
+
+def test_the_path_of_clients_behind_the_address_is_one_fault_and_not_two() -> None:
+    assert refused(nextcloud_mcp_server_url=f"{MCP}/mcp").startswith("NEXTCLOUD_MCP_SERVER_URL ends in /mcp")
