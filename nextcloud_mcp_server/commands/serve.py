@@ -21,7 +21,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 def serve(settings: Settings) -> None:
     """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
     # The lines name the option where it set the value, for as long as the server runs.
-    logs.set_up(settings.log_level, reword=by_option)
+    logs.set_up(settings.log_level, settings.log_format, reword=by_option)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:
