@@ -1,6 +1,7 @@
 """Narrates what a user sees in the browser."""
 
 from collections.abc import Mapping
+from itertools import groupby
 
 from nextcloud_mcp_server.demo.narrator import Narrator
 from nextcloud_mcp_server.sandbox.person import Page
@@ -16,7 +17,7 @@ class Looking:
         self._shown: set[str] = set()
 
     def begin(self, ticks: tuple[str, ...]) -> None:
-        """Begin a consent request in which the user selects these scopes."""
+        """Begin a consent request in which the user makes these choices."""
         self._ticks = ticks
         self._shown.clear()
 
@@ -27,5 +28,8 @@ class Looking:
         self._shown.add(page.title)
         whose = next((name for url, name in self._places.items() if page.url.startswith(url)), "Our")
         self._narrator.item(f"{whose} page “{(page.heading or page.title).rstrip('.')}”")
-        for choice in page.choices:
-            self._narrator.say(f"    [{'x' if choice.name in self._ticks else ' '}] {choice.label}")
+        for group, choices in groupby(page.choices, key=lambda choice: choice.group):
+            of_group = list(choices)
+            chosen = [choice for choice in of_group if choice.name in self._ticks]
+            for choice in chosen or [choice for choice in of_group if choice.ticked]:
+                self._narrator.say(f"    {group}: {choice.label}")

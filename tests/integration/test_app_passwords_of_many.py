@@ -81,7 +81,7 @@ async def test_a_user_that_confirms_with_another_account_is_told_so_and_can_try_
 
     assert refused.status == 403
     assert "another Nextcloud account" in refused.text
-    assert "Connected as alice" in done.text
+    assert "Connected as Alice" in done.text
     assert notes
 
 
