@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.sandbox.person import Page
+from nextcloud_mcp_server.sandbox.person import Page, picked
 
 
 class Looking:
@@ -17,7 +17,7 @@ class Looking:
         self._shown: set[str] = set()
 
     def begin(self, ticks: tuple[str, ...]) -> None:
-        """Begin a consent request in which the user makes these choices."""
+        """Begin a consent request in which the user allows these scopes."""
         self._ticks = ticks
         self._shown.clear()
 
@@ -29,7 +29,8 @@ class Looking:
         whose = next((name for url, name in self._places.items() if page.url.startswith(url)), "Our")
         self._narrator.item(f"{whose} page “{(page.heading or page.title).rstrip('.')}”")
         for group, choices in groupby(page.choices, key=lambda choice: choice.group):
-            of_group = list(choices)
-            chosen = [choice for choice in of_group if choice.name in self._ticks]
-            for choice in chosen or [choice for choice in of_group if choice.ticked]:
+            row = list(choices)
+            wanted = picked([choice.name for choice in row], self._ticks)
+            chosen = [choice for choice in row if choice.name in wanted]
+            for choice in chosen or [choice for choice in row if choice.name.endswith(":off")]:
                 self._narrator.say(f"    {group}: {choice.label}")

@@ -110,7 +110,7 @@ class Journey:
         note_id = int(self._note("Shopping list")["id"])
         etag = str(fields(await self._call("nc_notes_get_note", {"note_id": note_id}))["etag"])
         edit = {"note_id": note_id, "old_text": _BEFORE, "new_text": _AFTER, "etag": etag}
-        written = fields(await self._call("nc_notes_edit_note", edit, only=("notes:change",)))
+        written = fields(await self._call("nc_notes_edit_note", edit, only=("notes:write",)))
         text = str(fields(await self._call("nc_notes_get_note", {"note_id": note_id}))["content"])
         self.narrator.say("The note now reads:")
         self.narrator.quote(text)

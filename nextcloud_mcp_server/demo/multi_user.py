@@ -258,7 +258,7 @@ class Newcomers(Pair):
         app, found = self.apps[self.alice.uid]
         app.ask_for(challenge, keeping=("notes:read",))
         del self.alice.http.headers["Authorization"]
-        only = ("notes:change",)
+        only = ("notes:read", "notes:write")
         self.alice.looking.begin(only)
         await self.alice.connect(self.stage.mcp_url, await app.sign_in(found, self.alice.person, only=only))
         written = fields(result_of(await self.alice.send(_CREATE, _NEW_NOTE)))
@@ -276,7 +276,7 @@ class Newcomers(Pair):
 
     async def _allow_again(self, ask: Ask) -> None:
         self.narrator.step("Alice opens it and allows it, while the call waits")
-        only = ("notes:change",)
+        only = ("notes:read", "notes:write")
         self.alice.looking.begin(only)
 
         async def wait() -> None:

@@ -22,7 +22,7 @@ _SAME_ORIGIN = {**_HTML, "Sec-Fetch-Site": "same-origin"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A radio button or check box, with its state when the page opened: `notes:read` for the choice `read` of notes."""
+    """A radio button or check box, with its state when the page opened: `APP:read` for the choice `read` of an app."""
 
     name: str
     group: str
@@ -65,8 +65,8 @@ class Person:
     ) -> Page:
         """Open a consent link and allow what it asks for.
 
-        `only` makes these choices on our page, and leaves the rest off; `stop_at_nextcloud` goes no further than to
-        the page where Nextcloud asks. The answer is the page that stays open in the end.
+        `only` makes these choices on our page (`APP:read`, `APP:write`), and leaves the rest off;
+        `stop_at_nextcloud` goes no further than to the page where Nextcloud asks. The answer is the page that stays open in the end.
         """
         response, document = await self._get(url)
         if "/oauth/provision" not in url:
@@ -168,7 +168,7 @@ class Person:
             # Nothing is chosen beforehand where no call waits: this person lets clients read.
             only = [_choice_of(field) for field in choices if _choice_of(field).endswith(":read")]
         for field in form.fields:
-            if _is_sent(field, only):
+            if _is_sent(field, form, only):
                 fields.setdefault(field.name, []).append(field.value)
         if "password" in fields:
             fields |= {"user": [self.name], "password": [self._password]}
@@ -213,10 +213,20 @@ class Person:
         return response, document
 
 
-def _is_sent(field: Field, only: Collection[str] | None) -> bool:
+def picked(row: Collection[str], only: Collection[str]) -> set[str]:
+    """Return the choices of a row that say what `only` says of its app: `APP:write` is to change things."""
+    apps = {choice.partition(":")[0] for choice in row}
+    if not any(f"{app}:write" in only for app in apps):
+        return {choice for choice in row if choice in only}
+    alone = {f"{app}:change-only" for app in apps if f"{app}:read" not in only} & {*row}
+    return alone or {f"{app}:change" for app in apps}
+
+
+def _is_sent(field: Field, form: Form, only: Collection[str] | None) -> bool:
     if not field.is_choice:
         return True
-    return field.ticked if only is None else _choice_of(field) in only
+    row = [_choice_of(one) for one in form.fields if one.name == field.name]
+    return field.ticked if only is None else _choice_of(field) in picked(row, only)
 
 
 def _choice_of(field: Field) -> str:

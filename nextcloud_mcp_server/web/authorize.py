@@ -183,6 +183,7 @@ class AuthorizePages:
             fields={"request": sealed, "csrf": session.form_check(sealed)},
             asks="authorize.choose",
             notes=(
+                "consent.know_server",
                 "authorize.later",
                 "authorize.know_next",
                 "consent.know_stored",

@@ -122,6 +122,7 @@ def _question(consent_request: ConsentRequest, form: ConsentForm) -> Question:
         fields={"elicitationId": consent_request.id, "csrf": form.csrf},
         asks="consent.waits_for" if needed - granted else "consent.again",
         notes=(
+            "consent.know_server",
             "consent.know_next_maybe" if may_skip_nextcloud else "consent.know_next",
             "consent.know_stored",
             "consent.know_account" if signs_in else "consent.know_end",

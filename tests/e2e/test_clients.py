@@ -127,7 +127,7 @@ def test_the_keyboard_alone_is_enough_with_and_without_scripts(
     heading(page, "Back")
     window.close()
 
-    assert people.consent_service.clients["bob", "mcp-claude"].scopes == {"notes:write"}
+    assert people.consent_service.clients["bob", "mcp-claude"].scopes == {"notes:read", "notes:write"}
 
 
 def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(

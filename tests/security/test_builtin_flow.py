@@ -14,6 +14,7 @@ from nextcloud_mcp_server.sandbox.document import Document, Form
 from nextcloud_mcp_server.sandbox.faults import FaultArea, FaultStatus
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.sandbox.state import User
+from tests.access_fields import chosen_in
 from tests.callback_results import shown
 from tests.integration.builtin_app import CALLBACK, BuiltinApp, code_in, open_builtin_app, query_of
 from tests.integration.personal_app import until
@@ -635,7 +636,7 @@ async def test_one_app_is_signed_out_and_what_it_may_do_stays(
     headers = {"Authorization": f"Bearer {tokens['access_token']}"}
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert (await http.post(f"{builtin_app.url}/mcp", json=ping, headers=headers)).status_code == 401
-    assert "Read your notes" in (await alice.open("/account")).text
+    assert chosen_in((await alice.open("/account")).text) == ["notes:read"]
     assert builtin_app.connected() == ["alice"]
 
 

@@ -88,6 +88,44 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
     assert "permission" not in page.text
 
 
+async def test_an_app_with_a_recent_action_is_not_said_to_be_unused(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    recent = consent_service.did("nc_notes_get_note")
+    await consent_service.client(last_used_at=None, recent=recent)
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    assert "not used yet" not in page.text
+    assert "last used <time" in page.text
+
+
+async def test_to_disconnect_one_app_asks_once(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.client()
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    question = page.text[page.text.index("Disconnect…</summary>") :]
+    assert question.index("would have to ask you for everything again") < question.index('value="remove"')
+    assert page.text.count('value="remove"') == 1
+
+
+async def test_a_success_is_not_shown_as_a_warning(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.client()
+    await sign_in(people, consent_service)
+
+    await send(people, "app", client="claude", do="pause")
+    page = await people.get(ACCOUNT)
+
+    assert '<p class="notice good" role="status">Paused.' in page.text
+
+
 @pytest.mark.parametrize(
     ("ago", "english", "german"),
     [

@@ -1,6 +1,5 @@
 """One consent request of one user: what is asked, whose account it is, how it ended."""
 
-
 import httpx2
 import pytest
 
