@@ -6,7 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
+from nextcloud_mcp_server.commands import operator_commands
 from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
+from nextcloud_mcp_server.commands.options import (
+    HostOption,
+    NextcloudOption,
+    NoAuthOption,
+    PortOption,
+    SandboxOption,
+    SandboxVersionOption,
+    ToolsetsOption,
+)
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 
@@ -19,41 +29,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
-db = typer.Typer(no_args_is_help=True, help="Look after the database.")
-keys = typer.Typer(no_args_is_help=True, help="Make and replace the keys that seal what is stored.")
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
-accounts = typer.Typer(no_args_is_help=True, help="List who holds which Nextcloud account, and release one.")
-clients = typer.Typer(no_args_is_help=True, help="List and end chat clients (MODE=builtin).")
-app.add_typer(grants, name="grants")
-app.add_typer(db, name="db")
-app.add_typer(keys, name="keys")
+app.add_typer(operator_commands.grants, name="grants")
+app.add_typer(operator_commands.audit, name="audit")
+app.add_typer(operator_commands.db, name="db")
+app.add_typer(operator_commands.keys, name="keys")
 app.add_typer(setup, name="setup")
-app.add_typer(clients, name="clients")
-app.add_typer(accounts, name="accounts")
-
-NextcloudOption = Annotated[
-    str | None,
-    typer.Option("--nextcloud", metavar="URL", help="Address of your Nextcloud (or NEXTCLOUD_HOST)."),
-]
-HostOption = Annotated[str | None, typer.Option(help="Address to listen on (or NEXTCLOUD_MCP_HOST).")]
-PortOption = Annotated[
-    int | None, typer.Option(help="Port to listen on; 0 takes a free one (or NEXTCLOUD_MCP_PORT).")
-]
-ToolsetsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES", help="Groups of tools by commas, or all; default: notes,files (or TOOLSETS)."
-    ),
-]
-SandboxOption = Annotated[bool, typer.Option("--sandbox", help="Use the built-in sandbox Nextcloud.")]
-SandboxVersionOption = Annotated[
-    ProfileName | None,
-    typer.Option(help="The Nextcloud that the sandbox answers like; default: 34. Without --sandbox unused."),
-]
-NoAuthOption = Annotated[
-    bool, typer.Option("--no-local-auth", help="Ask no secret of HTTP clients; loopback only.")
-]
+app.add_typer(operator_commands.clients, name="clients")
+app.add_typer(operator_commands.accounts, name="accounts")
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it by place
@@ -159,139 +142,6 @@ def connect(
     from nextcloud_mcp_server.settings.environment import load
 
     run(load(nextcloud_host=nextcloud), browser=browser)
-
-
-@grants.command("list")
-def list_grants(*, nextcloud: NextcloudOption = None, sandbox: SandboxOption = False) -> None:
-    """List who may do what at which Nextcloud."""
-    from nextcloud_mcp_server.commands.connection import list_grants as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(nextcloud_host=nextcloud, sandbox=sandbox or None))
-
-
-@grants.command("revoke")
-def revoke_grants(
-    *,
-    nextcloud: NextcloudOption = None,
-    sandbox: SandboxOption = False,
-    person: Annotated[
-        str | None, typer.Option(metavar="UID", help="Whose connection, on a server of many people.")
-    ] = None,
-) -> None:
-    """End a connection, here and at Nextcloud."""
-    from nextcloud_mcp_server.commands.connection import revoke_grants as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(nextcloud_host=nextcloud, sandbox=sandbox or None), person)
-
-
-@clients.command("list")
-def list_clients() -> None:
-    """List the chat clients that users have added."""
-    from nextcloud_mcp_server.commands.clients import list_clients as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load())
-
-
-@clients.command("revoke")
-def revoke_client(
-    client_id: Annotated[str, typer.Argument(help="Its id, as `clients list` shows it.")],
-) -> None:
-    """Forget a client and sign it out, for every user."""
-    from nextcloud_mcp_server.commands.clients import revoke_client as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(), client_id)
-
-
-@accounts.command("list")
-def list_accounts(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False
-) -> None:
-    """List which sign-in holds which Nextcloud account."""
-    from nextcloud_mcp_server.commands.accounts import list_accounts as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(), as_json=as_json)
-
-
-@accounts.command("release")
-def release_account(
-    uid: Annotated[str, typer.Argument(help="The Nextcloud user id, as `accounts list` shows it.")],
-    *,
-    issuer: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of several that hold it, the one of this issuer.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
-    """End the connection of who holds an account, so that its owner can connect it."""
-    from nextcloud_mcp_server.commands.accounts import release_account as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(), uid, issuer=issuer, yes=yes)
-
-
-@db.command("upgrade")
-def upgrade_database() -> None:
-    """Bring the database to the newest schema (starting the server does so too)."""
-    from nextcloud_mcp_server.commands.database import upgrade as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load())
-
-
-@db.command("current")
-def current_schema() -> None:
-    """Print the version of the database's schema."""
-    from nextcloud_mcp_server.commands.database import current as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load())
-
-
-@db.command("restored")
-def after_restore(
-    *,
-    allow_listed: Annotated[
-        bool,
-        typer.Option(
-            "--allow-listed", help="Nextcloud counts no failed logins of this computer: do not pause."
-        ),
-    ] = False,
-) -> None:
-    """Run once after a backup was put back, before the server starts."""
-    from nextcloud_mcp_server.commands.post_restore import restored as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(), allow_listed=allow_listed)
-
-
-@keys.command("new")
-def new_key() -> None:
-    """Print a new sealing key for TOKEN_ENCRYPTION_KEYS."""
-    from nextcloud_mcp_server.commands.config import print_key as run
-
-    run()
-
-
-@keys.command("status")
-def key_status() -> None:
-    """Show how many rows each key seals, and which key can be removed."""
-    from nextcloud_mcp_server.commands.keys import status as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load())
-
-
-@keys.command("rotate")
-def rotate_keys(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Seal everything again with the first key, beside the running server."""
-    from nextcloud_mcp_server.commands.keys import rotate as run
-    from nextcloud_mcp_server.settings.environment import load
-
-    run(load(), yes=yes)
 
 
 @app.command()

@@ -1,23 +1,29 @@
 """Logs go to stderr, one line each, and hold no secret.
 
-stdout belongs to MCP over stdio. Modules log through the standard library; structlog renders, and is
-loaded with the first line that is written, because nothing is logged in a good start.
+stdout belongs to MCP over stdio. Modules log through the standard library: what they pass as `extra` becomes fields.
 """
 
+import json
 import logging
 import re
 import sys
 import warnings
-from collections.abc import MutableMapping
 from contextvars import ContextVar
-from typing import Any, TextIO, cast
+from datetime import UTC, datetime
+from typing import Final, Literal, TextIO, cast
+from uuid import uuid4
 
 from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
 
-#: Names the request that a line belongs to, and that a problem page shows.
+#: Names the request that a line belongs to. The audit and error messages name it too.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
-_OURS = "nextcloud_mcp_server"
+#: `auto` is text at a terminal, else JSON.
+Form = Literal["auto", "json", "text"]
+
+_OURS: Final = "nextcloud_mcp_server"
+#: What every record has; the rest is what the caller passed as `extra`.
+_RECORD: Final = frozenset({*logging.makeLogRecord({}).__dict__, "message", "asctime"})
 _HIDDEN = "[hidden]"
 _SECRET_KEY = re.compile(
     r"(^|_|-)(authorization|cookie|password|passwd|secret|token|key|code|credential|login_url"
@@ -61,25 +67,37 @@ _SECRET_TEXT = (
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def set_up(level: str = "info", *, stream: TextIO | None = None) -> None:
+def set_up(level: str = "info", form: Form = "auto", *, stream: TextIO | None = None) -> None:
     """Send our own lines from `level` on, and warnings of libraries, to stderr.
 
-    Libraries stay at warnings even at `debug`: they would print headers, queries and note texts.
+    `form` is `json`, `text`, or `auto`: text at a terminal, else JSON. Libraries stay at warnings even at `debug`:
+    they would print headers, queries and note texts.
     """
     target = stream or sys.stderr
+    readable = target.isatty() if form == "auto" else form == "text"
     handler = logging.StreamHandler(target)
-    handler.setFormatter(_LazyFormatter(readable=target.isatty()))
+    handler.setFormatter(_TextFormatter() if readable else _JsonFormatter())
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel("ERROR" if level == "error" else "WARNING")
     logging.getLogger(_OURS).setLevel(level.upper())
-    # Where structlog is installed, stamina would print to stdout, which is MCP's.
+    # stamina would choose structlog where it is installed, which prints to stdout, and that is MCP's.
     set_on_retry_hooks([LoggingOnRetryHook])
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)
+
+
+def new_request_id() -> str:
+    """Return an id for `request_id`."""
+    return uuid4().hex[:12]
+
+
+def current_request_id() -> str:
+    """Return the id of the request that is handled now; a new one where none is."""
+    return request_id.get() or new_request_id()
 
 
 def redact(text: str) -> str:
@@ -94,62 +112,64 @@ def one_line(text: str) -> str:
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
-class _LazyFormatter(logging.Formatter):
-    """Build the real formatter when there is something to format."""
-
-    def __init__(self, *, readable: bool) -> None:
-        super().__init__()
-        self._readable = readable
-        self._real: logging.Formatter | None = None
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line: `event`, the fields, `level`, `logger`, `timestamp` (ISO 8601, UTC)."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format one record as one line (a trace follows, indented, where a user reads)."""
-        if self._real is None:
-            self._real = _formatter(readable=self._readable)
-        return self._real.format(record)
+        """Format one record."""
+        return json.dumps(_fields(self, record), ensure_ascii=False)
 
 
-def _formatter(*, readable: bool) -> logging.Formatter:
-    # 0.14 s on top of the SDK: kept out of the way to the first answer.
-    import structlog  # noqa: PLC0415  # see above
+class _TextFormatter(logging.Formatter):
+    """A line for a reader, `2026-01-31 09:15:00Z info  event  field=value`; a trace follows, indented."""
 
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
-        if readable
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.ExtraAdder(),
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-        ],
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            _clean,
-            renderer,
-        ],
-    )
+    def format(self, record: logging.LogRecord) -> str:
+        """Format one record."""
+        fields = _fields(self, record)
+        time = str(fields.pop("timestamp"))[:19].replace("T", " ")
+        level, event = str(fields.pop("level")), str(fields.pop("event"))
+        trace = fields.pop("exception", None)
+        if not record.name.startswith(_OURS):
+            event = f"{record.name}: {event}"
+        del fields["logger"]
+        parts = [
+            f"{time}Z {level:<7} {event}",
+            *(f"{name}={_shown(value)}" for name, value in fields.items()),
+        ]
+        return "\n".join(["  ".join(parts), *([] if trace is None else [str(trace)])])
 
 
-def _clean(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the request id, hide secrets, and keep everything on its line."""
+def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, object]:
+    """Return the fields of a line: secrets are hidden, and every value is one line, but for the trace."""
+    fields: dict[str, object] = {"event": record.getMessage()}
+    fields |= {name: value for name, value in record.__dict__.items() if name not in _RECORD}
     if current := request_id.get():
-        event["request_id"] = current
-    return {key: _cleaned(key, value) for key, value in event.items()}
+        fields["request_id"] = current
+    if record.exc_info:
+        fields["exception"] = formatter.formatException(record.exc_info)
+    fields |= {
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+    }
+    return {name: _cleaned(name, value) for name, value in fields.items()}
 
 
-def _cleaned(key: str, value: object) -> object:
-    if _SECRET_KEY.search(key):
+def _shown(value: object) -> str:
+    """Return a value as text; with quotes where a space would hide its end."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
+
+
+def _cleaned(name: str, value: object) -> object:
+    if _SECRET_KEY.search(name):
         return _HIDDEN
     if isinstance(value, dict):
         members = cast("dict[object, object]", value)
-        return {str(name): _cleaned(str(name), member) for name, member in members.items()}
+        return {str(key): _cleaned(str(key), member) for key, member in members.items()}
     if isinstance(value, bool | int | float | None):
         return value
     text = redact(str(value))
-    if key == "exception":
+    if name == "exception":
         return "\n".join(f"    | {one_line(line)}" for line in text.splitlines())
     return one_line(text)

@@ -42,6 +42,7 @@ def request(
     params: Mapping[str, Any] | None = None,
     channel: Channel | None = None,
     meta: Mapping[str, object] | None = None,
+    request_id: int | None = 1,
 ) -> ServerRequestContext[Any, Any]:
     """Return one request; `session` is the id of an HTTP session, without it the request is over stdio."""
     channel = channel or Channel()
@@ -58,7 +59,7 @@ def request(
         protocol_version=version,
         method=method,
         params=params,
-        request_id=1,
+        request_id=request_id,
         meta=cast("Any", meta),
         request=http,
     )

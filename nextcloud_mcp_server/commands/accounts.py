@@ -22,7 +22,7 @@ _HEADER = ("ACCOUNT", "NEXTCLOUD", "HELD BY", "AT", "NAMED BY", "STATE", "SINCE"
 def list_accounts(settings: Settings, *, as_json: bool) -> None:
     """Print every account that a sign-in holds on this server."""
     _require(settings)
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     found = anyio.run(_all, settings)
     if as_json:
         result(json.dumps([_fields(settings, each) for each in found], indent=2))
@@ -40,7 +40,7 @@ def release_account(settings: Settings, uid: str, *, issuer: str | None, yes: bo
       ConfigurationError: No sign-in holds it, several do, or the operator did not confirm.
     """
     _require(settings)
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     holding = _the_one(anyio.run(_all, settings), uid, issuer)
     if not yes:
         _confirm(settings, holding)

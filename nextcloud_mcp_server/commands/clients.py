@@ -15,7 +15,7 @@ from nextcloud_mcp_server.storage.oauth_records import Client
 def list_clients(settings: Settings) -> None:
     """Print every known client, the oldest first."""
     _require(settings)
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     clients, people = anyio.run(_all, settings)
     if not clients:
         say(f"No client is known yet. People add {settings.resource_url} to their client.")
@@ -30,7 +30,7 @@ def revoke_client(settings: Settings, client_id: str) -> None:
       ConfigurationError: There is no client with this id.
     """
     _require(settings)
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     if not anyio.run(_revoke, settings, client_id):
         raise ConfigurationError(
             f"No client has the id {client_id!r}: 'nextcloud-mcp-server clients list' shows them all."

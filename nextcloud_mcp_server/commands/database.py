@@ -11,7 +11,7 @@ from nextcloud_mcp_server.settings.environment import Settings
 
 def upgrade(settings: Settings) -> None:
     """Migrate to the newest schema, as each start of the server does."""
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     anyio.run(_upgrade, settings)
     current(settings)
 

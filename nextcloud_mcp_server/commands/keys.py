@@ -29,7 +29,7 @@ _pause: Pause = partial(anyio.sleep, _PAUSE_SECONDS)
 
 def status(settings: Settings) -> None:
     """Print how many rows each key encrypts, and which keys can be removed from the settings."""
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     key_ids, counted = anyio.run(_counts, settings)
     _Report(settings.key_source, key_ids, counted).show()
 
@@ -41,7 +41,7 @@ def rotate(settings: Settings, *, yes: bool, pause: Pause = _pause) -> None:
       ConfigurationError: The operator did not confirm.
       StorageError: A server still encrypts with another key.
     """
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     key_ids, counted = anyio.run(_counts, settings)
     report = _Report(settings.key_source, key_ids, counted)
     if report.old_rows:

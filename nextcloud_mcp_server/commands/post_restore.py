@@ -35,7 +35,7 @@ def restored(settings: Settings, *, allow_listed: bool, sleep: Sleep = anyio.sle
 
     `allow_listed` says that Nextcloud counts no failures of this computer's address.
     """
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     anyio.run(_restored, settings, allow_listed, sleep)
 
 

@@ -19,7 +19,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 def serve(settings: Settings) -> None:
     """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.log_format)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
@@ -34,6 +33,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
@@ -91,7 +91,7 @@ class Resources:
     async def listed(self, ctx: Ctx, params: PaginatedRequestParams) -> ListResourcesResult:
         """List one page: of the kind where the last page ended, or of the next kind with resources."""
         name, inner = _read_cursor(params.cursor)
-        call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
+        call = await self._guard.call(self._context(request_context=ctx), logs.current_request_id())
         usable = await self._usable(ctx, call)
         names = [kind.about.name for kind in usable]
         if name is not None and name not in names:
@@ -114,7 +114,7 @@ class Resources:
         Raises:
           MCPError: With a sentence; it has the link for a client that cannot show a page.
         """
-        uri, request_id = str(params.uri), uuid4().hex[:12]
+        uri, request_id = str(params.uri), logs.current_request_id()
         try:
             kind, value = self._catalogue.find(ctx, uri)
             context = self._context(request_context=ctx, input_params=params)
@@ -142,7 +142,7 @@ class Resources:
         """Return completions of a value; none for a user without consent, nor for more than any path has."""
         if len(typed.value) > LONGEST_VALUE:
             return CompleteResult(completion=Completion(values=[], has_more=False))
-        call = await self._guard.call(self._context(request_context=ctx), uuid4().hex[:12])
+        call = await self._guard.call(self._context(request_context=ctx), logs.current_request_id())
         for kind in await self._usable(ctx, call):
             if kind.about.template == template:
                 job = self._job(kind, kind.about.listing, "", partial(kind.complete, typed=typed))

@@ -18,6 +18,7 @@ from nextcloud_mcp_server.auth.consent.login_flow import Poller as LoginFlowPoll
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.retention import Retention
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
@@ -84,6 +85,7 @@ def _services(mode: Mode[Any], database: "Database", nextcloud: Nextcloud, pendi
         database, login_flow, provisioning, clock=clock, wake=wake, outbox=outbox, within=person
     )
     audit, broker = AuditLog(database, clock=clock), Broker(database, redirects, clock=clock)
+    retention = Retention(database, audit_days=mode.settings.audit_retention_days, clock=clock)
     granted = mode.accounts(
         database,
         nextcloud,
@@ -107,7 +109,7 @@ def _services(mode: Mode[Any], database: "Database", nextcloud: Nextcloud, pendi
         broker=broker,
         redirect_provider=redirect,
         forget=granted.forget,
-        jobs=(poller.run, outbox.run, audit.run, *listen),
+        jobs=(poller.run, outbox.run, audit.run, retention.run, *listen),
     )
 
 

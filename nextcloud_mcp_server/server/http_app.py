@@ -16,6 +16,7 @@ from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.exchanges import Exchanges
+from nextcloud_mcp_server.web.http_log import HttpLog
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
 
@@ -27,7 +28,8 @@ def build_http_app(
     mode = mode_of(settings, public_urls, overrides)
     parts = build_server(mode)
     app = _mcp_app(parts, mode.routes(parts.services))
-    return guard(mode.protect(app, parts.services), mode.web_config(public_urls)), parts
+    guarded = guard(mode.protect(app, parts.services), mode.web_config(public_urls))
+    return HttpLog(guarded, mcp_path=MCP_PATH), parts
 
 
 def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -> Mode[Any]:

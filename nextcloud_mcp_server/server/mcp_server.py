@@ -18,6 +18,7 @@ from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
+from nextcloud_mcp_server.protocol.mcp_log import McpLog
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.handlers import Resources
@@ -209,6 +210,8 @@ def create(
     """Create the server, and the poller that asks Nextcloud for changes."""
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
+    known = {each.name for spec in specs for each in (spec, *spec.old_names)}
+    known |= {prompt.name for app in APPS for prompt in app.prompts}
     server = Server(
         NAME,
         title="Nextcloud",
@@ -216,7 +219,7 @@ def create(
         version=version(NAME),
         tools=[GuardedTool.build(each, state) for spec in specs for each in (spec, *spec.old_names)],
         extensions=[track],
-        middleware=[state.availability.middleware],
+        middleware=[McpLog(state.caller, known=known).middleware, state.availability.middleware],
         cache_hints=cache_hints(update_seconds),
         # The SDK's subscriptions would notify every user of the changes of all users.
         subscriptions=False,

@@ -130,7 +130,18 @@ class GeneralFields(BaseSettings):
         description="Add the schema of each tool's result to `tools/list`, which makes it almost three times as large.",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
-        default="info", description="How much is logged to stderr: `debug`, `info`, `warning` or `error`."
+        default="info",
+        description="How much is logged to stderr: `debug`, `info` (a line for each request), `warning`, `error`.",
+    )
+    log_format: Annotated[Literal["auto", "json", "text"], Lower] = Field(
+        default="auto",
+        description="The form of a log line: `json`, `text`, or `auto` (text at a terminal, else JSON).",
+    )
+    audit_retention_days: int = Field(
+        default=0,
+        ge=0,
+        le=36_500,
+        description="Audit entries are deleted after so many days; 0 keeps them all.",
     )
     transport: Annotated[Literal["stdio", "http"], Trait.OPTION] = Field(
         default="stdio",

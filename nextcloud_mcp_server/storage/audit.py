@@ -3,8 +3,10 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Row, delete, false, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
@@ -14,6 +16,17 @@ from nextcloud_mcp_server.storage.records import DISPLACED, MADE_ANEW, RELEASED,
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 UNREADABLE = "(sealed with a key that is no longer configured)"
+
+#: So many rows are deleted in one transaction, so that others can write in between.
+_PURGED_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedEntry:
+    """An audit entry, and its number: a later entry has a greater one."""
+
+    number: int
+    entry: AuditEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +59,50 @@ class AuditRepository:
         query = select(audit).where(owned_by(audit.c, principal)).order_by(audit.c.number.desc()).limit(limit)
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
-        return [
-            AuditEntry(
-                at=row.at,
-                principal=principal,
-                client_id=row.client_id,
-                action=row.action,
-                result=row.result,
-                detail=_detail(self._transactions.keys.at("audit", principal, row.id), row.detail),
-                request_id=row.request_id,
-            )
-            for row in rows
-        ]
+        return [_entry(self._transactions.keys, row) for row in rows]
+
+    async def latest(
+        self,
+        *,
+        limit: int,
+        before: int | None = None,
+        since: datetime | None = None,
+        people: Sequence[Principal] | None = None,
+    ) -> list[NumberedEntry]:
+        """Return the latest entries for the operator, the newest first, at most `limit`.
+
+        Only those with a smaller number than `before`, from `since` on, and about `people`; each of these may be None.
+        Details that cannot be decrypted are replaced, as in `recent`.
+        """
+        query = select(audit).order_by(audit.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(audit.c.number < before)
+        if since is not None:
+            query = query.where(audit.c.at >= since)
+        if people is not None:
+            query = query.where(or_(false(), *(owned_by(audit.c, each) for each in people)))
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [NumberedEntry(row.number, _entry(self._transactions.keys, row)) for row in rows]
+
+    async def purge(self, *, before: datetime) -> int:
+        """Delete the entries from before a time, and return their number.
+
+        They are found from the oldest on, because numbers grow with time and times have no index. The newest entry
+        stays: SQLite would give its number again, and `ended_accounts` looks for greater ones.
+        """
+        total = 0
+        while True:
+            newest = await self.last_number()
+            oldest = select(audit.c.number, audit.c.at).order_by(audit.c.number).limit(_PURGED_AT_ONCE)
+            async with self._transactions.writing() as connection:
+                rows = (await connection.execute(oldest)).all()
+                old = [row.number for row in rows if row.at < before and row.number < newest]
+                if old:
+                    await connection.execute(delete(audit).where(audit.c.number.in_(old)))
+            total += len(old)
+            if len(old) < _PURGED_AT_ONCE:
+                return total
 
     async def last_number(self) -> int:
         """Return the number of the newest entry; 0 where there is none."""
@@ -93,6 +138,19 @@ def _values(keys: KeyRing, entry: AuditEntry) -> dict[str, object]:
         "detail": keys.at("audit", entry.principal, row_id).seal("detail", entry.detail),
         "request_id": entry.request_id,
     }
+
+
+def _entry(keys: KeyRing, row: Row[Any]) -> AuditEntry:
+    principal = Principal(row.issuer, row.subject)
+    return AuditEntry(
+        at=row.at,
+        principal=principal,
+        client_id=row.client_id,
+        action=row.action,
+        result=row.result,
+        detail=_detail(keys.at("audit", principal, row.id), row.detail),
+        request_id=row.request_id,
+    )
 
 
 def _detail(seal: Seal, sealed: Sealed) -> str:

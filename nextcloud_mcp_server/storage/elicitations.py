@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, delete, exists, insert, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
 from nextcloud_mcp_server.storage.login_flows import discard_flows
-from nextcloud_mcp_server.storage.models import active, elicitations, owned_by
+from nextcloud_mcp_server.storage.models import active, elicitations, login_flows, owned_by, pending_grants
 from nextcloud_mcp_server.storage.notify import notify
 from nextcloud_mcp_server.storage.pending_grants import discard_pending_grants
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
@@ -201,6 +201,21 @@ class ElicitationRepository:
                     )
                 )
         return ids
+
+    async def purge(self, *, before: datetime) -> int:
+        """Delete the requests that expired before a time, and return their number.
+
+        Those stay whose login flow or pending grant has still to be ended at Nextcloud.
+        """
+        kept = or_(
+            exists().where(login_flows.c.elicitation_hash == elicitations.c.id_hash),
+            exists().where(pending_grants.c.elicitation_hash == elicitations.c.id_hash),
+        )
+        async with self._transactions.writing() as connection:
+            gone = await connection.execute(
+                delete(elicitations).where(elicitations.c.expires_at < before, not_(kept))
+            )
+        return gone.rowcount
 
     async def _seal(
         self, elicitation_id: str, column: str, text: str, *conditions: ColumnElement[bool]

@@ -31,17 +31,15 @@ class PostRestoreRepository:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
-    async def forget(self) -> Forgotten:
-        """End every token, code, sign-in and open request, in one transaction.
+    async def forget(self, *, why: str = "ended: a backup was put back") -> Forgotten:
+        """End every token, code, sign-in and open request, in one transaction; `why` is for the audit.
 
         Grants and permissions stay; pending grants are revoked at Nextcloud.
         """
         keys, now = self._transactions.keys, self._transactions.now()
         async with self._transactions.writing() as connection:
             await connection.execute(delete(codes))
-            clients = await end_families(
-                connection, keys, true(), now=now, why="ended: a backup was put back"
-            )
+            clients = await end_families(connection, keys, true(), now=now, why=why)
             await connection.execute(delete(access_tokens))
             browsers = await connection.execute(delete(sign_ins))
             await connection.execute(delete(grant_requests))

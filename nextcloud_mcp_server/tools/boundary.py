@@ -7,7 +7,6 @@ before every sentence. So tools are instances of a subclass of the SDK's `Tool`.
 import logging
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
@@ -15,6 +14,7 @@ from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import PrivateAttr
 
+from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud import remarks
@@ -84,7 +84,7 @@ class GuardedTool(Tool):
         convert_result: bool = False,  # noqa: ARG002, FBT001, FBT002 - the SDK's signature
     ) -> Asked:
         """Run the tool for the caller of this request."""
-        request_id = uuid4().hex[:12]
+        request_id = logs.current_request_id()
         try:
             checked = self._spec.arguments.validate(
                 {**answer.arguments_meant(arguments), **self._spec.preset}

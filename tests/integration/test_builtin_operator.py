@@ -1,6 +1,7 @@
 """What an operator does from the command line to a server that gives clients their tokens."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import httpx2
 import pytest
 from anyio import to_thread
 
-from nextcloud_mcp_server.commands import accounts, clients, connection, post_restore
+from nextcloud_mcp_server.commands import accounts, audit, clients, grants, post_restore
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server.services import now, open_database
 from nextcloud_mcp_server.settings.environment import Settings, load
@@ -42,6 +43,14 @@ def settings_of(builtin_app: BuiltinApp) -> Settings:
 
 async def run(command: Callable[..., object], *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's own
     await to_thread.run_sync(partial(command, *arguments, **options))
+
+
+async def revoke(settings: Settings, **options: Any) -> None:  # noqa: ANN401 - the command's own
+    await run(
+        grants.revoke_grants,
+        settings,
+        **{"person": None, "client": None, "every": False, "yes": True} | options,
+    )
 
 
 async def grants_of(builtin_app: BuiltinApp) -> list[Grant]:
@@ -101,10 +110,10 @@ async def test_a_client_is_ended_for_all_users_and_asks_for_consent_again(
         assert not await works(builtin_app, http, tokens)
         assert builtin_app.connected() == ["alice"]
         again = await builtin_app.sign_in(alice, http, only=("files:read",))
-    await run(connection.list_grants, settings_of(builtin_app))
+    await run(grants.list_grants, settings_of(builtin_app), as_json=False)
     # It registers anew, so it inherits nothing.
     assert again["client_id"] != tokens["client_id"]
-    assert " · Claude · files:read · " in capsys.readouterr().out
+    assert re.search(rf"Claude +{again['client_id']} +files:read ", capsys.readouterr().out)
     await run(clients.revoke_client, settings_of(builtin_app), again["client_id"])
     with pytest.raises(ConfigurationError, match="No client has the id"):
         await run(clients.revoke_client, settings_of(builtin_app), tokens["client_id"])
@@ -121,7 +130,7 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
         hers, his = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(bob, http)
 
-    await run(connection.revoke_grants, settings_of(builtin_app), "alice")
+    await revoke(settings_of(builtin_app), person="alice")
 
     assert "alice is disconnected and signed out" in capsys.readouterr().out
     assert not await works(builtin_app, http, hers)
@@ -129,13 +138,13 @@ async def test_one_person_is_disconnected_and_the_other_stays(
     await builtin_app.restart()
     await until(lambda: builtin_app.connected() == ["bob"])
     with pytest.raises(ConfigurationError, match="No user is connected as 'alice'"):
-        await run(connection.revoke_grants, settings_of(builtin_app), "alice")
+        await revoke(settings_of(builtin_app), person="alice")
     with pytest.raises(ConfigurationError, match="No user is connected as 'nobody'"):
-        await run(connection.revoke_grants, settings_of(builtin_app), "nobody")
-    with pytest.raises(ConfigurationError, match="add --person"):
-        await run(connection.revoke_grants, settings_of(builtin_app), None)
+        await revoke(settings_of(builtin_app), person="nobody")
+    with pytest.raises(ConfigurationError, match="needs to know whose: --person"):
+        await revoke(settings_of(builtin_app), person=None)
     with pytest.raises(ConfigurationError, match="leave it out"):
-        await run(connection.revoke_grants, load(nextcloud_host="https://cloud.example.org"), "alice")
+        await revoke(load(nextcloud_host="https://cloud.example.org"), person="alice")
 
 
 async def test_clients_of_a_user_without_access_to_nextcloud_are_signed_out_too(
@@ -148,7 +157,7 @@ async def test_clients_of_a_user_without_access_to_nextcloud_are_signed_out_too(
         await database.grants.disconnect(ended.principal, audit=ended)
     assert await works(builtin_app, http, tokens)
 
-    await run(connection.revoke_grants, settings_of(builtin_app), "alice")
+    await revoke(settings_of(builtin_app), person="alice")
 
     assert "alice is disconnected and signed out" in capsys.readouterr().out
     assert not await works(builtin_app, http, tokens)
@@ -303,3 +312,74 @@ async def test_an_account_is_released_with_everything_that_its_holder_had(
     assert await grants_of(builtin_app) == []
     with pytest.raises(ConfigurationError, match="No user holds the account 'alice'"):
         await run(accounts.release_account, settings_of(builtin_app), "alice", issuer=None, yes=True)
+
+
+async def test_all_people_are_disconnected_and_signed_out_at_once(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        hers, his = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(bob, http)
+
+    with pytest.raises(ConfigurationError, match="Confirm it with --yes"):
+        await revoke(settings_of(builtin_app), every=True, yes=False)
+    with pytest.raises(ConfigurationError, match="--all ends every connection"):
+        await revoke(settings_of(builtin_app), every=True, person="alice")
+    assert await works(builtin_app, http, hers)
+    await revoke(settings_of(builtin_app), every=True)
+
+    assert "Everybody is disconnected (2), and signed out: clients 2" in capsys.readouterr().out
+    assert not await works(builtin_app, http, hers)
+    assert not await works(builtin_app, http, his)
+    assert await grants_of(builtin_app) == []
+    await builtin_app.restart()
+    await until(lambda: builtin_app.connected() == [])
+
+
+async def test_one_client_loses_what_people_allowed_it_and_others_keep_theirs(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with builtin_app.person("alice") as alice:
+        lost, kept = await builtin_app.sign_in(alice, http), await builtin_app.sign_in(alice, http)
+
+    with pytest.raises(ConfigurationError, match="'bob' is not one who allows the client"):
+        await revoke(settings_of(builtin_app), client=lost["client_id"], person="bob")
+    with pytest.raises(ConfigurationError, match="No user allows the client 'nobody'"):
+        await revoke(settings_of(builtin_app), client="nobody")
+    await revoke(settings_of(builtin_app), client=lost["client_id"])
+
+    assert "may do nothing any more in the name of alice" in capsys.readouterr().out
+    assert not await works(builtin_app, http, lost)
+    assert await works(builtin_app, http, kept)
+    assert [grant.permission and grant.permission.client_id for grant in await grants_of(builtin_app)] == [
+        kept["client_id"]
+    ]
+    assert builtin_app.connected() == ["alice"]
+
+
+async def test_grants_and_audit_are_printed_for_programs(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with builtin_app.person("alice") as alice, builtin_app.person("bob") as bob:
+        hers = await builtin_app.sign_in(alice, http, only=("files:read",))
+        await builtin_app.sign_in(bob, http)
+    settings = settings_of(builtin_app)
+
+    await run(grants.list_grants, settings, as_json=True)
+    (grant,) = [each for each in json.loads(capsys.readouterr().out) if each["person"] == "alice"]
+    await run(audit.list_entries, settings, since="1h", person="alice", limit=50, as_json=True)
+    listed = json.loads(capsys.readouterr().out)
+    await run(audit.export_entries, settings, since=None, person=None)
+    exported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert grant["client"] == {
+        "id": hers["client_id"],
+        "name": "Claude",
+        "scopes": ["files:read"],
+        "granted_at": grant["client"]["granted_at"],
+        "last_used_at": None,
+    }
+    assert (grant["nextcloud_url"], grant["state"]) == (builtin_app.nextcloud_url, "works")
+    assert {each["person"] for each in listed} == {"alice"}
+    assert "granted" in {each["result"] for each in listed}
+    assert {each["person"] for each in exported} == {"alice", "bob"}
+    assert listed == [each for each in exported[::-1] if each["person"] == "alice"]

@@ -92,8 +92,10 @@ def test_a_person_connects_looks_and_disconnects_from_the_terminal(
     assert codes == [0, 0, 0, 0]
     assert connected.out.startswith("Connected as ")
     assert "/login/v2/flow/" in connected.err
-    assert listed.out.startswith("alice on http://127.0.0.1:")
-    assert "notes:read" in listed.out
+    header, row = listed.out.splitlines()
+    assert header.split()[:2] == ["PERSON", "NEXTCLOUD"]
+    assert row.startswith("alice   http://127.0.0.1:")
+    assert "files:read files:write notes:read notes:write" in row
     assert "Nextcloud has deleted the app password" in revoked.out
     assert again.err.endswith("Nothing is connected.\n")
 

@@ -54,6 +54,10 @@ def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int,
         "connect",
         "grants list",
         "grants revoke",
+        "audit list",
+        "audit export",
+        "accounts list",
+        "accounts release",
         "db upgrade",
         "db current",
         "db restored",
@@ -308,7 +312,7 @@ def test_the_greeting_names_no_second_address_where_there_is_no_proxy() -> None:
     ("command", "sentence"),
     [
         ("connect --no-browser", "people add https://mcp.example.org/mcp to their assistant"),
-        ("grants revoke", "People end their own at https://mcp.example.org/account; docs/operate.md"),
+        ("grants revoke", "People end their own at https://mcp.example.org/account."),
     ],
 )
 def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(

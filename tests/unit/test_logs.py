@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import re
 from time import process_time
 
 import pytest
@@ -160,6 +161,27 @@ def test_a_terminal_gets_readable_lines_and_an_indented_trace() -> None:
     lines = stream.getvalue().splitlines()
     assert "failed" in lines[0]
     assert all(line.startswith("    | ") for line in lines[1:])
+
+
+def test_the_operator_chooses_the_form_of_the_lines() -> None:
+    piped, terminal = io.StringIO(), Terminal()
+    logs.set_up("info", "text", stream=piped)
+    logger.info("request", extra={"client": "Claude Code", "ms": 12, "note": "", "paused": None})
+    logs.set_up("info", "json", stream=terminal)
+    logger.info("request")
+
+    pattern = r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ info    request  client="Claude Code"  ms=12  note=""  paused=null\n'
+    assert re.fullmatch(pattern, piped.getvalue())
+    assert json.loads(terminal.getvalue())["event"] == "request"
+
+
+def test_a_line_of_a_library_is_named_for_a_reader() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", "text", stream=stream)
+
+    logging.getLogger("some.library").warning("odd")
+
+    assert stream.getvalue().endswith("Z warning some.library: odd\n")
 
 
 def test_libraries_are_heard_from_warnings_on_even_at_debug() -> None:

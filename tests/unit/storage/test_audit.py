@@ -1,5 +1,7 @@
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 
+import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.audit import UNREADABLE
@@ -44,3 +46,60 @@ async def test_an_entry_outlives_the_key_of_its_detail(
     [line] = await without_key.audit.recent(alice, 10)
 
     assert (line.action, line.detail) == ("one", UNREADABLE)
+
+
+async def test_the_operator_reads_everybodys_entries_page_by_page(
+    database: Database, entry: Entry, alice: Principal, bob: Principal
+) -> None:
+    await database.audit.append([entry(f"{number}", (alice, bob)[number % 2]) for number in range(5)])
+
+    first = await database.audit.latest(limit=2)
+    rest = await database.audit.latest(limit=10, before=first[-1].number)
+
+    assert [found.entry.action for found in first] == ["4", "3"]
+    assert [found.entry.action for found in rest] == ["2", "1", "0"]
+    assert rest[1].entry.principal == bob
+
+
+async def test_the_operator_reads_the_entries_of_a_time_or_of_some_people(
+    database: Database, entry: Entry, alice: Principal, bob: Principal, advance: Callable[[float], None]
+) -> None:
+    await database.audit.append([entry("one", alice), entry("two", bob)])
+    advance(60)
+    await database.audit.append([late := entry("three", alice)])
+
+    async def actions(*, since: datetime | None = None, people: list[Principal] | None = None) -> list[str]:
+        found = await database.audit.latest(limit=10, since=since, people=people)
+        return [each.entry.action for each in found]
+
+    assert await actions(since=late.at) == ["three"]
+    assert await actions(people=[alice]) == ["three", "one"]
+    assert await actions(since=late.at, people=[bob]) == []
+    assert await actions(people=[]) == []
+
+
+@pytest.mark.parametrize("number", [3, 2_500])
+async def test_old_entries_are_deleted_and_later_ones_stay(
+    database: Database, entry: Entry, alice: Principal, advance: Callable[[float], None], number: int
+) -> None:
+    await database.audit.append([entry("old") for _ in range(number)])
+    advance(60)
+    await database.audit.append([late := entry("late")])
+
+    assert await database.audit.purge(before=late.at) == number
+    assert await database.audit.purge(before=late.at) == 0
+    assert await database.audit.recent(alice, 5_000) == [late]
+
+
+async def test_numbers_never_return_though_all_entries_are_old(
+    database: Database, entry: Entry, alice: Principal, now: Callable[[], datetime]
+) -> None:
+    # A server looks for entries with a greater number than the last that it saw.
+    await database.audit.append([entry("one"), entry("two")])
+    last = await database.audit.last_number()
+
+    await database.audit.purge(before=now() + timedelta(days=1))
+    await database.audit.append([entry("three")])
+
+    assert await database.audit.last_number() > last
+    assert [line.action for line in await database.audit.recent(alice, 10)] == ["three", "two"]

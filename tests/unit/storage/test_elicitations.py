@@ -342,3 +342,25 @@ async def test_those_who_were_turned_away_are_counted_for_each_request(
 
     assert counts == [1, 2, 1]
     assert await database.elicitations.count_refusal("unknown") == 0
+
+
+async def test_requests_that_expired_long_ago_are_deleted_unless_nextcloud_must_still_end_something(
+    *,
+    database: Database,
+    ask: Ask,
+    start: Start,
+    alice: Principal,
+    bob: Principal,
+    advance: Callable[[float], None],
+) -> None:
+    old, waiting = await ask(alice), await ask(bob)
+    await start(waiting)
+    advance(timedelta(days=8).total_seconds())
+    recent = await ask(alice)
+
+    gone = await database.elicitations.purge(before=recent.created_at - timedelta(days=7))
+
+    assert gone == 1
+    assert await database.elicitations.find(old.id) is None
+    assert await database.elicitations.find(waiting.id) is not None
+    assert await database.elicitations.find(recent.id) is not None

@@ -354,6 +354,37 @@ async def test_allowing_while_a_disconnect_runs_brings_nothing_back(
     assert await process.grant(stage.caller) is None
 
 
+async def test_the_state_machine_itself_stores_no_more_than_the_settings_offer(
+    stage: ProcessHost, process: Process
+) -> None:
+    files = frozenset({"files:read"})
+    await stage.connect(process)
+    bounded = await stage.process(bound=READ | files)
+    consent_request = await bounded.ask(stage.caller, files)
+    elicitation = await bounded.database.elicitations.find(consent_request.id)
+    assert elicitation is not None
+
+    # Past the service, which limits what a page sends.
+    assert await bounded.provisioning.permit(elicitation, files | WRITE)
+
+    grant = await process.grant(stage.caller)
+    assert grant is not None
+    assert grant.permission is not None
+    assert grant.permission.scopes == READ | files
+
+
+async def test_a_client_declines_what_is_over_in_vain(stage: ProcessHost, process: Process) -> None:
+    consent_request = await process.ask(stage.caller)
+    await process.decline(consent_request.id)
+
+    # As a client's own form does, without the page's service.
+    with pytest.raises(ElicitationUnknown):
+        await process.provisioning.decline(consent_request.id)
+
+    assert await state(process, consent_request.id) is ElicitationState.DECLINED
+    assert process.finished == [consent_request.id]
+
+
 async def test_declining_ends_the_consent_request_and_wakes_who_waits(
     stage: ProcessHost, process: Process
 ) -> None:
