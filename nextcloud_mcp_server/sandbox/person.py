@@ -66,7 +66,8 @@ class Person:
         """Open a consent link and allow what it asks for.
 
         `only` makes these choices on our page (`APP:read`, `APP:write`), and leaves the rest off;
-        `stop_at_nextcloud` goes no further than to the page where Nextcloud asks. The answer is the page that stays open in the end.
+        `stop_at_nextcloud` goes no further than to the page where Nextcloud asks. The answer is the page that stays
+        open in the end.
         """
         response, document = await self._get(url)
         if "/oauth/provision" not in url:

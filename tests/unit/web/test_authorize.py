@@ -241,6 +241,17 @@ async def test_allow_with_everything_off_asks_once_more(
     assert known.away == 0
 
 
+async def test_allow_with_nothing_but_what_was_not_asked_for_asks_once_more(
+    browser: httpx2.AsyncClient, known: AuthorizationPages
+) -> None:
+    page = await answer(browser, "allow", "files:write", address=ask_url(scope="notes:read"))
+
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+    assert choices_in(page.text) == ["notes:read"]
+    assert known.away == 0
+
+
 async def test_enter_in_a_choice_asks_once_more_and_keeps_what_was_chosen(
     browser: httpx2.AsyncClient,
 ) -> None:
