@@ -195,7 +195,7 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     await page.locator("form[action='/account/sign-out-app'] button").click()
 
     await expect(page.locator("form[action='/account/sign-out-app']")).to_have_count(0)
-    await expect(page.locator("input[role=switch]:checked")).to_have_count(1)
+    await expect(page.locator("[value=read]:checked")).to_have_count(1)
 
 
 async def test_a_user_with_the_wrong_account_is_told_to_sign_out_of_nextcloud_first(

@@ -53,8 +53,8 @@ async def confirm_in_nextcloud(page: Page, name: str, accessibility: Accessibili
 @pytest.mark.parametrize(
     ("as_seen", "connected"),
     [
-        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als Alice."),
-        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as Alice."),
+        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als Alice Example."),
+        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as Alice Example."),
     ],
     ids=["phone-light-de", "desktop-dark-en"],
 )
