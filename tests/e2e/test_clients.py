@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
+from nextcloud_mcp_server.web.access_rows import FIRST_ROWS
 from tests.authorization_pages import CURSOR, HOSTED, ask_url
 from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.client_page_cases import CLIENT_SCENES
@@ -105,6 +106,27 @@ def test_the_back_button_neither_asks_nor_redirects_again(
     heading(page, "Signed in as Bob")
     expect(page.get_by_text("You have said yes already.")).to_be_visible()
     expect(page.locator("button[value=not-mine]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("size", [PHONE, (1280, 800)], ids=["phone", "desktop"])
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_sign_in_shows_its_first_apps_without_scrolling_and_nothing_is_chosen(
+    people: MultiUserServers, chromium: Browser, size: tuple[int, int], language: str
+) -> None:
+    window = chromium.new_context(**window_options(size=size, language=language))
+    page = window.new_page()
+
+    heights: list[int] = []
+    for name in ("authorize", "authorize-program", "authorize-cursor"):
+        people.clients.forget()
+        CLIENT_SCENES[name](people, page)
+        heights.append(page.evaluate("document.documentElement.scrollHeight"))
+        assert page.locator("[name^='allow.']:checked:not([value=off])").count() == 0
+    rows = page.get_by_role("radiogroup").count()
+    window.close()
+
+    assert heights == [size[1]] * 3
+    assert rows == FIRST_ROWS
 
 
 @pytest.mark.parametrize("scripts", [True, False])
