@@ -1,5 +1,5 @@
-# The server over HTTP, for one person (docker-compose.yml) or for many (docker-compose.oidc.yml). No secret is part of the
-# image: the settings come with the environment, best as files (`…_FILE`).
+# The server over HTTP, for one person (docker-compose.yml) or for many (docker-compose.existing.yml and others). No secret is
+# part of the image: the settings come with the environment, best as files (`…_FILE`).
 FROM python:3.13-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -19,10 +19,12 @@ RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
 FROM python:3.13-slim
 COPY --from=build /opt/server /opt/server
 RUN useradd --no-create-home --home-dir /data --uid 10001 server \
- && install -d -m 0700 -o server -g server /data
+ && install -d -m 0700 -o server -g server /data /client /secrets \
+ && install -d -m 0755 -o server -g server /database
 USER server
 WORKDIR /data
 ENV PATH=/opt/server/bin:$PATH DATA_DIR=/data PYTHONDONTWRITEBYTECODE=1
+# A new volume takes over the owner of the folder that it is mounted at: so the other three are for the compose files.
 # The database, unless DATABASE_URL names another one, and what personal mode makes for itself: its key and its secret.
 VOLUME /data
 EXPOSE 8765

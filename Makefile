@@ -29,7 +29,7 @@ export MODE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check snapshots lock audit
+.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check snapshots lock audit notes release
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -101,3 +101,12 @@ lock: ## Resolve the three locks again: everything, the server alone, what build
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
 	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock
+
+notes: $(STAMP) ## Print the notes of this version from CHANGELOG.md.
+	@$(PY) -m release --notes-only $(ARGS)
+
+release: $(STAMP) ## Write the wheel, the bundle, the notes and the entries of registries into dist (REPOSITORY=owner/name).
+	@rm -rf dist
+	@$(PY) -m hatchling build -t wheel -d dist >/dev/null
+	@$(PY) -m release --notes-only $(ARGS) >dist/notes.md
+	@$(PY) -m release --repository "$(REPOSITORY)" --wheel dist/*.whl --into dist $(ARGS)

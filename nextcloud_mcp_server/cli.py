@@ -135,13 +135,14 @@ def demo(
 def connect(
     *,
     nextcloud: NextcloudOption = None,
+    toolsets: ToolsetsOption = None,
     browser: Annotated[bool, typer.Option(help="Open the browser, or only print the link.")] = True,
 ) -> None:
     """Connect your Nextcloud from the terminal; no chat client needed."""
     from nextcloud_mcp_server.commands.connection import connect as run
     from nextcloud_mcp_server.settings.environment import load
 
-    run(load(nextcloud_host=nextcloud), browser=browser)
+    run(load(nextcloud_host=nextcloud, toolsets=toolsets), browser=browser)
 
 
 @app.command()

@@ -166,11 +166,12 @@ class ProcessHost:
         *,
         bound: frozenset[str] = frozenset(SCOPES),
         direct: bool = False,
+        pages: tuple[Callable[[str], str], Callable[[str], Awaitable[bool]]] | None = None,
         keys: KeyRing | None = None,
         url: str = NEXTCLOUD,
         host: str = "nextcloud.test",
     ) -> Process:
-        """Start another process on the same database."""
+        """Start another process on the same database; `pages` are those of a loopback port, and whether one is gone."""
         file = self.folder / "state.db"
         if not file.exists():
             # Creating the schema takes a second, which not every test has to spend.
@@ -187,6 +188,8 @@ class ProcessHost:
             finished.append(elicitation_id)
 
         policy = Policy(url, host, bound, None if direct else page_url)
+        if pages is not None:
+            policy = Policy(url, host, bound, *pages)
         person = personal(url)
         provisioning = Provisioning(
             database, provider, policy, clock=self.clock, on_finished=on_finished, within=person

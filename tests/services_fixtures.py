@@ -1,7 +1,7 @@
 """The services of a server: of a process of `auth_fixtures`, or opened over its sandbox."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 import anyio
@@ -11,9 +11,9 @@ from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.consent.policy import Policy
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.composition import open_services
 from nextcloud_mcp_server.server.modes.personal import Personal
-from nextcloud_mcp_server.server.services import Job, Overrides, Services
+from nextcloud_mcp_server.server.opening import open_services
+from nextcloud_mcp_server.server.services import Job, Network, Overrides, Services
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.settings.environment import Settings
 from tests.auth_fixtures import NEXTCLOUD, READ, Clock, Process, ProcessHost, page_url
@@ -63,10 +63,16 @@ async def opened(
     replaced = Overrides(transport=stage.network, clock=stage.clock)
     mode = Personal(configured(stage, **overrides), page_url=page, overrides=replaced)
     async with (
-        open_services(mode, pending=pending) as (services, _),
+        aclosing(Network(mode.settings, mode.overrides)) as network,
+        open_services(mode, network, pending=pending) as (services, _),
         anyio.create_task_group() as group,
     ):
         group.start_soon(services.run)
         group.start_soon(pending.run)
         yield services, pending
         group.cancel_scope.cancel()
+
+
+def personal(config: Settings, stage: ProcessHost) -> Personal:
+    """Create the mode of a server without pages."""
+    return Personal(config, overrides=Overrides(transport=stage.network, clock=stage.clock))

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.token_scopes import effective, require
@@ -18,7 +15,10 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential, BearerCre
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Principal
 
 if TYPE_CHECKING:
-    # The type only: importing SQLAlchemy is left to the first call that needs it.
+    # The types only: what they import, such as SQLAlchemy, is left to the first call that needs it.
+    from nextcloud_mcp_server.auth.audit import AuditLog
+    from nextcloud_mcp_server.auth.broker import Broker
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
     from nextcloud_mcp_server.storage.engine import Database
 
 #: A disconnect by another process is noticed within this time.
@@ -143,11 +143,11 @@ class GrantedAccounts:
         self,
         database: "Database",
         nextcloud: Nextcloud,
-        provisioning: Provisioning,
+        provisioning: "Provisioning",
         outbox: Outbox,
-        audit: AuditLog,
+        audit: "AuditLog",
         *,
-        broker: Broker | None = None,
+        broker: "Broker | None" = None,
         account_url: str = "",
         poll_now: PollNow = _nothing_to_poll,
         monotonic: Callable[[], float] = anyio.current_time,

@@ -6,12 +6,14 @@ import anyio
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import Caller, personal_caller
+from nextcloud_mcp_server.auth.scopes import is_writing
 from nextcloud_mcp_server.commands.console import Progress, open_browser, print_link, program, result, say
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.composition import running_services
+from nextcloud_mcp_server.server.app import loopback_pages_of
 from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.opening import running_services
 from nextcloud_mcp_server.server.services import (
     Overrides,
     Services,
@@ -44,11 +46,10 @@ def connect(settings: Settings, *, browser: bool) -> None:
 async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 - anyio.run passes by place
     url = str(nextcloud_url_of(settings))
     await _reach(settings)
-    progress = Progress()
-    async with running_services(Personal(settings)) as (
-        opened,
-        pending,
-    ):
+    progress, pages = Progress(), loopback_pages_of(settings)
+    if pages is None:
+        say("You go straight to Nextcloud, and allow what follows with one click; see CONSENT_PAGE.")
+    async with running_services(Personal.over_stdio(settings, pages), pages=pages) as (opened, pending):
         try:
             name = await connect_account(
                 opened, pending, url, show=open_browser if browser else print_link, progress=progress
@@ -85,8 +86,10 @@ async def connect_account(
       NextcloudMcpError: It could not be started.
     """
     caller = personal_caller(url, "The command line")
+    # The page presets what is asked for, and no change may be preset that the user did not ask for.
+    wanted = frozenset(scope for scope in services.bound if not is_writing(scope))
     try:
-        await services.accounts.open(caller, services.bound)
+        await services.accounts.open(caller, wanted)
     except ElicitationRequired as need:
         show(need.url)
         for waited in range(seconds):
@@ -94,7 +97,6 @@ async def connect_account(
             if await pending.wait(need.elicitation_id, seconds=_CONNECT_POLL_SECONDS):
                 break
         await _check_consent_request(services, need.elicitation_id, caller)
-        await services.accounts.open(caller, services.bound)
     known = await services.accounts.connection(caller)
     return known.display_name or known.account_name
 

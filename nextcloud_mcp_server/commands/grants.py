@@ -16,9 +16,9 @@ from nextcloud_mcp_server.commands.accounts import table
 from nextcloud_mcp_server.commands.console import program, result, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import one_line
-from nextcloud_mcp_server.server.composition import running_services
 from nextcloud_mcp_server.server.database_file import schema_of
 from nextcloud_mcp_server.server.modes.personal import Personal
+from nextcloud_mcp_server.server.opening import running_services
 from nextcloud_mcp_server.server.services import nextcloud_url_of, now, open_database
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.engine import Database

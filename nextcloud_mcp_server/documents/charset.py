@@ -137,12 +137,23 @@ def _unmarked(data: bytes, *, whole: bool) -> Charset | None:
     return _guessed(data)
 
 
-def of_part(head: bytes, part: bytes) -> Charset | None:
-    """Detect the encoding of a file from its beginning and a later part, from a character on."""
-    found = detect(head, whole=False)
-    if found is UTF8 and head.isascii() and not _decodes(part, "utf-8", whole=False):
-        return detect(part, whole=False)
-    return found
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the beginning of a file says about its encoding; `charset` is None for other data than text."""
+
+    charset: Charset | None
+    is_ascii: bool
+
+    @classmethod
+    def of(cls, head: bytes, *, whole: bool = False) -> "Beginning":
+        """Detect the encoding from the first bytes of a file, or from all of them."""
+        return cls(detect(head, whole=whole), head.isascii())
+
+    def of_part(self, part: bytes) -> Charset | None:
+        """Detect the encoding of the file from a later part of it, from a character on."""
+        if self.charset is UTF8 and self.is_ascii and not _decodes(part, "utf-8", whole=False):
+            return detect(part, whole=False)
+        return self.charset
 
 
 def is_certain(part: bytes) -> bool:
@@ -161,7 +172,7 @@ def of_file(data: bytes) -> Charset | None:
     if found is UTF8 and len(data) > SAMPLE_BYTES:
         other = _NOT_ASCII.search(data)
         around = max(0, other.start() - SAMPLE_BYTES // 2) if other else len(data)
-        found = of_part(data[:SAMPLE_BYTES], data[around : around + SAMPLE_BYTES])
+        found = Beginning.of(data[:SAMPLE_BYTES]).of_part(data[around : around + SAMPLE_BYTES])
     return found
 
 

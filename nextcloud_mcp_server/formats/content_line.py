@@ -5,6 +5,8 @@ from typing import Final
 
 #: The maximum length of a line before it is folded, in bytes.
 _FOLD: Final = 75
+#: The first bits of a byte that continues a character (RFC 3629 §3).
+_CONTINUATION: Final = 0b1000_0000
 _FOLDS = re.compile(r"\r?\n[ \t]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -33,14 +35,16 @@ def split(value: str, separator: str) -> list[str]:
 
 def fold(text: str, newline: str) -> str:
     """Return a line, folded at the maximum length."""
-    parts: list[str] = []
-    data, limit = text.encode(), _FOLD
-    while len(data) > limit:
+    parts: list[bytes] = []
+    data, start, limit = text.encode(), 0, _FOLD
+    while len(data) - start > limit:
+        end = start + limit
         # A character that would be split moves to the next line.
-        part = data[:limit].decode(errors="ignore")
-        parts.append(part)
-        data, limit = data[len(part.encode()) :], _FOLD - 1
-    return f"{newline} ".join([*parts, data.decode()]) + newline
+        while data[end] & 0b1100_0000 == _CONTINUATION:
+            end -= 1
+        parts.append(data[start:end])
+        start, limit = end, _FOLD - 1
+    return f"{newline} ".encode().join([*parts, data[start:]]).decode() + newline
 
 
 def newline_of(text: str) -> str:

@@ -96,8 +96,7 @@ def change_all(whole: Component, series: Series, changes: Changes, *, now: datet
     _apply(whole, core, changes, organizer=organizer)
     if changes.rule == "" and length:
         core.remove("EXDATE")
-        for one in series.exceptions():
-            whole.replace(one, None)
+        whole.remove_components(series.exceptions())
     elif changes.start is not None:
         exceptions.follow(Series(whole, "VEVENT"), whole)
     stamp(core, now)
@@ -182,11 +181,16 @@ def answer(components: Iterable[Component], addresses: list[str], status: str, *
     """
     mine = {address.lower().rstrip("/") for address in addresses}
     answered = 0
+
+    def answer_of(line: Line) -> Line:
+        nonlocal answered
+        if line.value.strip().lower().rstrip("/") not in mine:
+            return line
+        answered += 1
+        return line.with_parameter("PARTSTAT", status).with_parameter("RSVP", None)
+
     for one in components:
-        for line in list(one.every("ATTENDEE")):
-            if line.value.strip().lower().rstrip("/") in mine:
-                one.replace(line, line.with_parameter("PARTSTAT", status).with_parameter("RSVP", None))
-                answered += 1
+        one.change("ATTENDEE", answer_of)
         stamp(one, now)
     if not answered:
         raise errors.InvalidInput(
@@ -299,12 +303,16 @@ def _like_start(core: Component, name: str, values: Iterable[Moment]) -> Line:
 
 def _take_back(core: Component, series: Series, id_: Moment) -> None:
     """Remove an EXDATE, so that the occurrence exists again."""
-    for line in list(core.every("EXDATE")):
+    newline, key = core.newline, series.key(id_)
+
+    def without(line: Line) -> Line | None:
         values = [value for value, _ in ical_time.every(line, series.zones)]
-        kept = [value for value in values if series.key(value) != series.key(id_)]
-        if len(kept) < len(values):
-            new = Line.of(line.head, ",".join(map(ical_time.written, kept)), core.newline) if kept else None
-            core.replace(line, new)
+        kept = [value for value in values if series.key(value) != key]
+        if len(kept) == len(values):
+            return line
+        return Line.of(line.head, ",".join(map(ical_time.written, kept)), newline) if kept else None
+
+    core.change("EXDATE", without)
 
 
 class _Exceptions:
@@ -351,9 +359,9 @@ def _invite(one: Component, attendees: list[str], organizer: str) -> None:
             "Inviting needs an e-mail address of one's own: the person sets it in Nextcloud."
         )
     wanted = {f"mailto:{_address(each)}": each for each in attendees}
-    for line in list(one.every("ATTENDEE")):
-        if wanted.pop(line.value.strip().lower(), None) is None:
-            one.replace(line, None)
+    one.change(
+        "ATTENDEE", lambda line: None if wanted.pop(line.value.strip().lower(), None) is None else line
+    )
     for address in wanted:
         one.add(
             Line.of(

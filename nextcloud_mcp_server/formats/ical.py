@@ -5,7 +5,7 @@ properties, parameters, the folding of lines) is kept byte for byte.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Union
 
 from nextcloud_mcp_server import errors
@@ -175,6 +175,16 @@ class Component:
     def remove(self, name: str) -> None:
         """Remove all lines of a property."""
         self.items = [one for one in self.items if not (isinstance(one, Line) and one.name == name)]
+
+    def change(self, name: str, change: Callable[[Line], Line | None]) -> None:
+        """Change each line of a property; None removes it. One pass: an invitation may have thousands of lines."""
+        changed = (change(one) if isinstance(one, Line) and one.name == name else one for one in self.items)
+        self.items = [one for one in changed if one is not None]
+
+    def remove_components(self, components: Iterable["Component"]) -> None:
+        """Remove these components."""
+        gone = set(map(id, components))
+        self.items = [one for one in self.items if id(one) not in gone]
 
     def replace(self, old: Item, new: Item | None) -> None:
         """Replace a line or component; None removes it."""

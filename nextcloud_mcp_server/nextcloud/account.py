@@ -12,27 +12,28 @@ import httpx2
 from pydantic import Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries
+from nextcloud_mcp_server.nextcloud import concurrency_limiter, dav, entries, releases
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, ContentCache, Topic
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
-from nextcloud_mcp_server.nextcloud.file_search import FileSearch
 from nextcloud_mcp_server.nextcloud.files import FilesClient
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
-from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
-from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
-from nextcloud_mcp_server.nextcloud.search import SearchClient
-from nextcloud_mcp_server.nextcloud.tags import TagsClient
 from nextcloud_mcp_server.nextcloud.trash import TrashClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.nextcloud.user import User, UserClient
-from nextcloud_mcp_server.nextcloud.user_cache import UserCache, UserCaches
+from nextcloud_mcp_server.nextcloud.user_cache import SeenFiles, UserCache, UserCaches
 from nextcloud_mcp_server.nextcloud.watch import WatchClient
 
 if TYPE_CHECKING:
+    # The types only: each client is imported with its first use, because most servers do without.
     from nextcloud_mcp_server.nextcloud.download import DownloadClient
+    from nextcloud_mcp_server.nextcloud.file_search import FileSearch
+    from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
     from nextcloud_mcp_server.nextcloud.menu import MenuClient
+    from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
+    from nextcloud_mcp_server.nextcloud.search import SearchClient
+    from nextcloud_mcp_server.nextcloud.tags import TagsClient
 
 C = TypeVar("C", bound=AppClient)
 
@@ -69,14 +70,14 @@ class Account:
     @cached_property
     def download(self) -> "DownloadClient":
         """Streams whole files, however large."""
-        from nextcloud_mcp_server.nextcloud.download import DownloadClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.nextcloud.download import DownloadClient  # noqa: PLC0415 - see above
 
         return DownloadClient(self._http)
 
     @cached_property
     def menu(self) -> "MenuClient":
         """Reads the apps in the user's menu."""
-        from nextcloud_mcp_server.nextcloud.menu import MenuClient  # noqa: PLC0415 - most servers do without
+        from nextcloud_mcp_server.nextcloud.menu import MenuClient  # noqa: PLC0415 - see above
 
         return MenuClient(self._http)
 
@@ -86,19 +87,30 @@ class Account:
         return WatchClient(self._http)
 
     @cached_property
-    def tags(self) -> TagsClient:
+    def tags(self) -> "TagsClient":
         """Tags and favourites."""
+        from nextcloud_mcp_server.nextcloud.tags import TagsClient  # noqa: PLC0415 - see above
+
         return TagsClient(self._http)
 
     @cached_property
-    def search(self) -> SearchClient:
+    def search(self) -> "SearchClient":
         """What Nextcloud's unified search finds."""
+        from nextcloud_mcp_server.nextcloud.search import SearchClient  # noqa: PLC0415 - see above
+
         return SearchClient(self._http, wide=self._wide, cache=self._cache)
 
     @cached_property
-    def file_search(self) -> FileSearch:
+    def file_search(self) -> "FileSearch":
         """Searches files by attributes, tags or content."""
+        from nextcloud_mcp_server.nextcloud.file_search import FileSearch  # noqa: PLC0415 - see above
+
         return FileSearch(self._http, files=self.files, tags=self.tags, search=self.search, cache=self._cache)
+
+    @property
+    def seen_files(self) -> SeenFiles:
+        """What was found out about files that were read."""
+        return self._cache.files
 
     def client(self, kind: type[C]) -> C:
         """Return the client of an app, built at its first use: `nc.client(DeckClient)`."""
@@ -164,13 +176,17 @@ class Nextcloud:
         self._caches.drop(uid)
 
     @property
-    def login(self) -> LoginFlowClient:
+    def login(self) -> "LoginFlowClient":
         """Starts and polls Login Flow v2."""
+        from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient  # noqa: PLC0415 - see above
+
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
 
     @property
-    def oauth2(self) -> OAuth2Client:
+    def oauth2(self) -> "OAuth2Client":
         """Requests and refreshes tokens of Nextcloud's own app `oauth2`."""
+        from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client  # noqa: PLC0415 - see above
+
         return OAuth2Client(self._anonymous, public_url=self._public_url or self._url)
 
     async def whoami(self, credential: NextcloudCredential) -> User:
@@ -247,7 +263,7 @@ class Nextcloud:
             raise errors.NotNextcloud(
                 "The Nextcloud at NEXTCLOUD_HOST is not set up yet. Finish its installation."
             )
-        if int(status.version.split(".")[0]) < _OLDEST:
+        if (releases.major_of(status.version) or 0) < _OLDEST:
             raise errors.TooOld(
                 f"This is Nextcloud {status.version}; version {_OLDEST} or newer is needed. Upgrade it."
             )

@@ -7,7 +7,7 @@ import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import error_mapping
-from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 
 _ABOUT_THE_BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 #: RFC 9110 §8.4.1.3: recipients treat both names as the same coding.
@@ -24,7 +24,7 @@ def coding_of(response: httpx2.Response) -> str:
 def unasked(coding: str) -> errors.ServerFault:
     """Return the error for a response in a content coding that was not requested."""
     return errors.ServerFault(
-        f"The answer is compressed with “{escape_hidden(coding)[:20]}”, which was not asked for and cannot be read "
+        f"The answer is compressed with “{escaped_start(coding, 20)}”, which was not asked for and cannot be read "
         "here. The administrator should look at the compression settings of the proxy in front of Nextcloud."
     )
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import httpx2
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import foreign
 from nextcloud_mcp_server.nextcloud import dav, error_mapping, multistatus, remarks
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -107,9 +108,10 @@ def entry_of(segments: dav.Segments, response: DavResponse) -> Entry:
     """Read an entry; missing or invalid properties are unknown."""
     texts = response.texts
     size = number(texts.get(_SIZE, ""))
+    kinds = response.inner.get(_KIND)
     return Entry(
         segments,
-        any(tag == _COLLECTION for tag, _ in response.inner.get(_KIND, ())),
+        kinds is not None and any(tag == _COLLECTION for tag, _ in kinds),
         number(texts.get(_LENGTH, "")) if size is None else size,
         texts.get(_TYPE, ""),
         http_date(texts.get(_MODIFIED, "")),
@@ -140,10 +142,7 @@ def details_of(response: DavResponse) -> Details:
 
 def number(text: str) -> int | None:
     """Parse an integer, such as a size, or the `-3` of an unlimited quota; None if invalid."""
-    try:
-        return int(text) if len(text) <= 20 else None  # noqa: PLR2004 - longer than any 64-bit number
-    except ValueError:
-        return None
+    return foreign.integer(text.strip())
 
 
 def http_date(text: str) -> datetime | None:

@@ -4,7 +4,6 @@ A status alone is ambiguous: Nextcloud answers a lock with 500, a disabled accou
 header with 412. The bodies distinguish them.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Final, cast
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import character_references
+from nextcloud_mcp_server.formats import character_references, foreign
 from nextcloud_mcp_server.nextcloud import etag
 from nextcloud_mcp_server.nextcloud.retry import Cause, Passing
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
@@ -79,7 +78,10 @@ _NOTHING: Final = frozenset({"", "[]", "{}"})
 _GATEWAYS = (502, 504)
 _UNAVAILABLE = 503
 #: Names and messages of exceptions; Nextcloud writes them in the language of the request.
-_STORAGE = re.compile(r"StorageNotAvailable|<s:message>[^<]*(?:Storage|Mount|mount)[^<]*</s:message>")
+_STORAGE = re.compile(r"Storage|Mount|mount")
+_MESSAGE = re.compile(r"<s:message>([^<]*)</s:message>")
+#: A longer reason is cut.
+_LONGEST_REASON: Final = 2_000
 _OF_FILES = re.compile(r"/remote\.php/dav/(?:files|trashbin|versions)/[^/]+(/.*)?$")
 #: Nextcloud's message for a quota that is used up (`QuotaPlugin` of its app `dav`).
 _ROOM = re.compile(r"(\d+) required, (\d+) available")
@@ -170,7 +172,10 @@ def storage_of(response: httpx2.Response) -> str | None:
     Nextcloud answers 503 for everything on an external storage that it cannot reach (`Storage is temporarily not
     available`, lib/private of its app `dav`), and for maintenance.
     """
-    if response.status_code != _UNAVAILABLE or not _STORAGE.search(response.text):
+    if response.status_code != _UNAVAILABLE:
+        return None
+    text = response.text
+    if "StorageNotAvailable" not in text and not any(map(_STORAGE.search, _MESSAGE.findall(text))):
         return None
     found = _OF_FILES.search(response.request.url.path)
     return None if found is None else (found[1] or "").strip("/")
@@ -322,15 +327,15 @@ def _words(response: httpx2.Response) -> str:
     holder = cast("dict[str, object]", meta) if isinstance(meta, dict) else document
     found = holder.get("message")
     if not isinstance(found, str):
-        match = re.search(r"<s:message>([^<]*)</s:message>", response.text)
-        found = character_references.unescape(match[1]) if match else ""
-    return " ".join(found.split()).rstrip(".")
+        match = _MESSAGE.search(response.text)
+        found = character_references.unescape(match[1][:_LONGEST_REASON]) if match else ""
+    return " ".join(found[:_LONGEST_REASON].split()).rstrip(".")
 
 
 def _json(response: httpx2.Response) -> dict[str, object]:
     try:
-        parsed: object = json.loads(response.content)
-    except (ValueError, RecursionError):
+        parsed = foreign.read_json(response.content)
+    except ValueError:
         return {}
     return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
 
@@ -352,5 +357,5 @@ def _retry_after(response: httpx2.Response) -> float | None:
     try:
         until, now = parsedate_to_datetime(text), parsedate_to_datetime(response.headers.get("Date", ""))
         return max(0.0, (until - now).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
-from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class LoginFlowClient:
         logger.warning(
             "Nextcloud answers a sign-in page at %s, but is set as %s, where people are sent instead. If signing in "
             "fails, set NEXTCLOUD_PUBLIC_URL, or overwritehost in Nextcloud's config.php.",
-            escape_hidden(host)[:100],
+            escaped_start(host, 100),
             self._public_url.host,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.nextcloud.spelling import composed
 
 #: The earlier value of a newly created object.
@@ -75,6 +75,6 @@ def _shown(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return ", ".join(_shown(one) for one in cast("list[object]", value)[:_LISTED])
-    text = escape_hidden(str(value))
+    text = escaped_start(str(value), _LONGEST + 1)
     shown = f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text
     return f"“{shown}”" if isinstance(value, str) else shown

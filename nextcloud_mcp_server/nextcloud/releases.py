@@ -8,6 +8,8 @@ year (docs.nextcloud.com, "Maintenance and release schedule").
 from datetime import date
 from typing import Final
 
+from nextcloud_mcp_server.formats import foreign
+
 #: The first day without support, by major version.
 ENDS: Final = {
     32: date(2026, 9, 27),
@@ -25,8 +27,7 @@ TROUBLES: Final = {
 
 def major_of(version: str) -> int | None:
     """Parse the major version; None where the text does not begin with a number."""
-    first = version.partition(".")[0]
-    return int(first) if first.isdecimal() else None
+    return foreign.integer(version.partition(".")[0])
 
 
 def support_ended(version: str, today: date) -> bool | None:

@@ -16,8 +16,9 @@ from functools import cache
 from typing import Final
 
 _LONGEST: Final = 200
-#: White space at the beginning or end of a name, and characters that would break its line.
-_EDGE: Final = re.compile(r"(?:\A|(?<=/))\s+|\s+(?=/|\Z)|[\t\n]")
+_SPACES: Final = re.compile(r"\s+")
+#: Characters that would break the line of a name.
+_BREAKS: Final = "\t\n"
 
 #: All hidden characters except tab and line ends. `test_sanitize.py` compares it with the Unicode Character
 #: Database.
@@ -64,16 +65,26 @@ _ONE_LINE: Final = re.compile(f"(?P<kept>{_KEPT})|[{_HIDDEN_CLASS}\t\n\r]")
 _TEXT: Final = re.compile(f"(?P<kept>{_KEPT}|\r\n)|[{_HIDDEN_CLASS}\r]|<(?=U\\+[0-9A-F]{{4,6}}>)")
 
 
+def is_plain(text: str) -> bool:
+    """Tell quickly whether a text is visible ASCII, without line ends; most names and many answers are."""
+    return text.isascii() and text.isprintable()
+
+
 def escape_hidden(text: str) -> str:
     """Escape hidden characters in a name or sentence, including tabs and line ends, as `<U+202E>`."""
-    if text.isascii() and text.isprintable():
+    if is_plain(text):
         return text
     return _ONE_LINE.sub(_written, text)
 
 
 def may_hide(written: str) -> bool:
     """Tell quickly whether a whole JSON response may contain hidden characters; hardly any does."""
-    return _MAY_CHANGE.search(written) is not None or any(mark in written for mark in _IN_JSON)
+    return _may_change(written) or ("\\" in written and any(mark in written for mark in _IN_JSON))
+
+
+def _may_change(text: str) -> bool:
+    # The first test takes a tenth of the time of the second.
+    return "<U+" in text if is_plain(text) else _MAY_CHANGE.search(text) is not None
 
 
 def shown(text: str) -> str:
@@ -81,7 +92,7 @@ def shown(text: str) -> str:
 
     Tabs and line ends stay. Where the text itself contains something like `<U+202E>`, its first character is escaped.
     """
-    if _MAY_CHANGE.search(text) is None:
+    if not _may_change(text):
         return text
     if "\r" in text and "\n" not in text:
         return "\r".join(_TEXT.sub(_written, line) for line in text.split("\r"))
@@ -122,12 +133,30 @@ def grows_by(written: bytes) -> int:
 
 def named(path: str) -> str:
     """Escape spaces at the ends of a name, tabs and line ends; `shown` escapes the rest."""
-    return _EDGE.sub(lambda edge: "".join(map(_space, edge[0])), path)
+    if " " not in path and path.isprintable():
+        # No other white space is printable.
+        return path
+    return _SPACES.sub(_named, path)
+
+
+def _named(spaces: re.Match[str]) -> str:
+    path, start, end = spaces.string, spaces.start(), spaces.end()
+    # Looking behind the spaces in a pattern would cost the square of their number.
+    at_edge = start == 0 or path[start - 1] == "/" or end == len(path) or path[end] == "/"
+    return "".join(_space(each) if at_edge or each in _BREAKS else each for each in spaces[0])
+
+
+def escaped_start(text: str, most: int) -> str:
+    """Escape hidden characters of the beginning of a text; return at most `most` characters.
+
+    Texts may be megabytes long, so the rest is left before anything is escaped.
+    """
+    return escape_hidden(text[: most + _AROUND])[:most]
 
 
 def quoted(text: str) -> str:
     """Return a path for a sentence: escaped, in quotes, shortened."""
-    seen = escape_hidden(text)
+    seen = escaped_start(text, _LONGEST + 1)
     return f"'{seen[:_LONGEST]}…'" if len(seen) > _LONGEST else f"'{seen}'"
 
 
@@ -138,7 +167,7 @@ def cited(text: str) -> str:
 
 def cut(text: str, most: int) -> str:
     """Shorten a text to at most `most` characters after escaping."""
-    if len(shown(text)) <= most:
+    if len(text) <= most and len(shown(text)) <= most:
         return text
     part = text[: most - 1]
     while (excess := len(shown(part)) - most + 1) > 0:

@@ -6,8 +6,12 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from nextcloud_mcp_server.errors import InvalidInput
+
 #: The ports that an address need not name, by scheme.
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+#: More than any query of a user has.
+_MOST_WORDS: Final = 100
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 #: RFC 3986 §2.3: escaped or not, these are equivalent.
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]")
@@ -71,9 +75,16 @@ def folded(text: str) -> str:
 
 
 def has_words(query: str, *texts: str) -> bool:
-    """Tell whether the texts contain every word of a query, in any letter case."""
+    """Tell whether the texts contain every word of a query, in any letter case.
+
+    Raises:
+      InvalidInput: It has too many words: each is looked up in each text.
+    """
+    words = set(folded(query).split())
+    if len(words) > _MOST_WORDS:
+        raise InvalidInput(f"A query cannot have more than {_MOST_WORDS} different words: shorten it.")
     there = folded("\n".join(texts))
-    return all(word in there for word in folded(query).split())
+    return all(word in there for word in words)
 
 
 def _is_plain(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Recently seen facts about a user's account, so that a call need not request them one after another.
 
 No user content is cached: only names and states of calendars and address books, the user's time zone and addresses,
-and the providers of the unified search.
+the providers of the unified search, and the encodings of files.
 """
 
 from collections import OrderedDict
@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Final, Literal, TypeVar, cast
 
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import ConcurrencyLimiter
+from nextcloud_mcp_server.nextcloud.version import Version
 
 Kind = Literal["VEVENT", "VTODO", "address books"]
 Fact = Literal["zone", "addresses", "encryption", "providers"]
@@ -20,8 +21,31 @@ _SECONDS: Final = 300.0
 #: With more calendars than this, they are requested after their list, as on the first call.
 _MOST_NAMES: Final = 100
 _MOST_PEOPLE: Final = 1_000
+_MOST_FILES: Final = 100
 
 _T = TypeVar("_T")
+
+
+class SeenFiles:
+    """What was found out about files that were read, each in one version of it; the oldest is dropped first."""
+
+    def __init__(self, *, most: int = _MOST_FILES) -> None:
+        self._most = most
+        self._facts = OrderedDict[str, tuple[Version, object]]()
+
+    def keep(self, path: str, version: Version, fact: object) -> None:
+        """Store a fact about the file with this path, unless its version has no etag, and might be any."""
+        self._facts.pop(path, None)
+        if version.etag is None:
+            return
+        self._facts[path] = version, fact
+        if len(self._facts) > self._most:
+            self._facts.popitem(last=False)
+
+    def take(self, kind: type[_T], path: str, version: Version) -> _T | None:
+        """Return what is known of exactly this version; None for another one."""
+        known, fact = self._facts.get(path, (None, None))
+        return fact if known == version and isinstance(fact, kind) else None
 
 
 class UserCache:
@@ -32,6 +56,7 @@ class UserCache:
         self.limiter: ConcurrencyLimiter | None = None
         self._states: dict[Kind, Mapping[str, str]] = {}
         self._facts: dict[Fact, tuple[float, object]] = {}
+        self.files = SeenFiles()
 
     def states(self, kind: Kind) -> Mapping[str, str]:
         """Return the last seen collections of a kind with their states; these must be confirmed."""

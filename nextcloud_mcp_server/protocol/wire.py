@@ -36,7 +36,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
-from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.protocol import icons
 
 EXTENSION_ID = "io.github.nextcloud-mcp-server/elicitation-track"
@@ -162,7 +162,7 @@ def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     if params is None:
         return "An assistant"
     name = params.client_info.title or params.client_info.name
-    return escape_hidden(name.strip())[:64] or "An assistant"
+    return escaped_start(name.strip(), 64) or "An assistant"
 
 
 def retry(input_responses: Mapping[str, object] | None, request_state: str | None) -> Retry | None:

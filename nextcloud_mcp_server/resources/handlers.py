@@ -32,11 +32,11 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, NotFound
 from nextcloud_mcp_server.nextcloud import remarks
-from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
 from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.kind import (
@@ -49,11 +49,13 @@ from nextcloud_mcp_server.resources.kind import (
     Reader,
     Typed,
 )
-from nextcloud_mcp_server.tools.answer import neutralise_links, refusal, safe
+from nextcloud_mcp_server.tools.answer import one_line, refusal, safe
 from nextcloud_mcp_server.tools.guard import Call, Guard, Job
 from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)
+
+_CURSOR = TypeAdapter(tuple[str, str | None], config=ConfigDict(defer_build=True, strict=True))
 
 
 class Resources:
@@ -189,7 +191,7 @@ class Resources:
 def _row(one: Listed) -> Resource:
     modified = one.modified and Annotations(last_modified=one.modified.isoformat().replace("+00:00", "Z"))
     # The title of an event or the name of a contact may be a consent link.
-    name = escape_hidden(neutralise_links(one.name))
+    name = one_line(one.name)
     return Resource(
         uri=one.uri,
         name=name,
@@ -210,7 +212,7 @@ def _contents(uri: str, found: Contents, said: Sequence[str]) -> ReadResourceRes
         text = safe(found.data)
         contents.append(TextResourceContents(uri=uri, text=text, mime_type=found.mime_type))
     if said:
-        words = "\n".join(escape_hidden(neutralise_links(remark)) for remark in said)
+        words = "\n".join(map(one_line, said))
         contents.append(TextResourceContents(uri=f"{uri}#remarks", text=words, mime_type="text/plain"))
     return ReadResourceResult(contents=contents)
 
@@ -233,10 +235,10 @@ def _read_cursor(cursor: str | None) -> tuple[str | None, str | None]:
         # Some clients send "" for the first page.
         return None, None
     try:
-        name, inner = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, TypeError, RecursionError):
+        name, inner = _CURSOR.validate_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
         raise _bad_cursor() from None
-    return str(name), None if inner is None else str(inner)
+    return name, inner
 
 
 def _bad_cursor() -> MCPError:

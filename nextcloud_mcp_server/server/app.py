@@ -12,10 +12,12 @@ import anyio
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.server.composition import build_server
+from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides, nextcloud_url_of, open_pool_of
-from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.settings.browser_reach import why_unreachable
+from nextcloud_mcp_server.settings.environment import Settings, child_environment
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +51,22 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
 async def run_stdio(settings: Settings) -> None:
     """Serve one client over stdin and stdout until it disconnects."""
     async with with_nextcloud(settings) as own:
-        parts = build_server(Personal(own))
-        async with _checking_nextcloud(own), parts.running():
+        pages = loopback_pages_of(own)
+        parts = build_server(Personal.over_stdio(own, pages))
+        async with _checking_nextcloud(own), parts.running(pages=pages):
             await parts.mcp.run_stdio_async()
+
+
+def loopback_pages_of(settings: Settings) -> LoopbackPages | None:
+    """Return the consent page of a process without a web server; None where people go straight to Nextcloud."""
+    if settings.consent_page == "auto" and (reason := why_unreachable(child_environment({}))):
+        logger.info(
+            "%s, where no browser may reach its consent page: people go straight to Nextcloud, and allow all that the "
+            "toolsets need. CONSENT_PAGE=loopback shows the page all the same.",
+            reason[0].upper() + reason[1:],
+        )
+        return None
+    return None if settings.consent_page == "nextcloud" else LoopbackPages()
 
 
 @asynccontextmanager

@@ -1,25 +1,17 @@
-"""Builds a server of any mode: `build_server` before it starts, `open_services` with the first call."""
+"""Builds a server of any mode before it starts; `opening` opens its services with the first call."""
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 
-from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.broker import Broker
-from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
-from nextcloud_mcp_server.auth.consent.login_flow import Poller as LoginFlowPoller
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
-from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
-from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.auth.retention import Retention
-from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.auth.principal import Caller
+from nextcloud_mcp_server.errors import CredentialRejected, WrongAccount
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
@@ -28,123 +20,54 @@ from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
+from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.services import (
     AuthT,
     LazyServices,
+    Network,
     Services,
-    nextcloud_url_of,
-    open_database,
-    open_pool_of,
-    policy_of,
-    public_url_of,
     sub_keys,
 )
-from nextcloud_mcp_server.tools.apps import apps_of
+from nextcloud_mcp_server.tools.apps import apps_from, stop
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
 from nextcloud_mcp_server.tools.state import State
 
 if TYPE_CHECKING:
-    # The type only: importing SQLAlchemy is left to the first call that needs it.
-    from nextcloud_mcp_server.storage.engine import Database
+    from nextcloud_mcp_server.auth.consent.service import ConsentService
 
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_services(mode: Mode[AuthT], *, pending: Pending) -> AsyncGenerator[tuple[Services, AuthT]]:
-    """Open the services of a server, and what its mode adds; close both again.
+async def _opened(
+    mode: Mode[AuthT], network: Network, pending: Pending
+) -> AsyncGenerator[tuple[Services, AuthT]]:
+    from nextcloud_mcp_server.server.opening import open_services  # noqa: PLC0415 - with the first call
 
-    Raises:
-        ConfigurationError: The settings cannot work.
-        StorageError: The database cannot be used.
+    async with open_services(mode, network, pending=pending) as opened:
+        yield opened
+
+
+async def _find_access(
+    network: Network, lazy: LazyServices[Any], caller: Caller, *, in_menu: Collection[str]
+) -> tuple[FetchApps, str] | None:
+    """Return the function that fetches a user's apps, and the uid of their account; None without access.
+
+    The operator's account is found without the database.
     """
-    settings = mode.settings
-    async with (
-        open_database(settings, clock=mode.overrides.clock) as database,
-        open_pool_of(settings, mode.overrides) as pool,
-    ):
-        nextcloud = Nextcloud(nextcloud_url_of(settings), pool, public_url=public_url_of(settings))
-        services = _services(mode, database, nextcloud, pending)
-        auth, jobs = mode.open_auth(services)
-        yield replace(services, jobs=(*services.jobs, *jobs)), auth
-
-
-def _services(mode: Mode[Any], database: "Database", nextcloud: Nextcloud, pending: Pending) -> Services:
-    policy, clock, person = policy_of(mode.settings, mode.page_url), mode.overrides.clock, mode.person
-    redirect = mode.redirect_provider(nextcloud)
-    redirects = {} if redirect is None else {redirect.name: redirect}
-    login_flow = LoginFlowProvider(nextcloud, database, clock=clock)
-    provisioning = Provisioning(
-        database, login_flow, policy, clock=clock, on_finished=pending.finish, within=person
-    )
-    outbox = Outbox(database, login_flow, clock=clock, within=person, redirects=redirects)
-    # Also where users consent elsewhere: login flows that began under earlier settings are completed.
-    wake = login_flow.next_start
-    poller = LoginFlowPoller(
-        database, login_flow, provisioning, clock=clock, wake=wake, outbox=outbox, within=person
-    )
-    audit, broker = AuditLog(database, clock=clock), Broker(database, redirects, clock=clock)
-    retention = Retention(database, audit_days=mode.settings.audit_retention_days, clock=clock)
-    granted = mode.accounts(
-        database,
-        nextcloud,
-        provisioning,
-        outbox,
-        audit,
-        broker=broker,
-        account_url=mode.account_url,
-        poll_now=poller.poll_now,
-    )
-    operator = _operator_accounts(mode, nextcloud)
-    listen = () if database.listen is None else (partial(pending.listen, database.listen),)
-    return Services(
-        database=database,
-        nextcloud=nextcloud,
-        policy=policy,
-        accounts=operator or granted,
-        provisioning=None if operator else provisioning,
-        outbox=outbox,
-        audit=audit,
-        broker=broker,
-        redirect_provider=redirect,
-        forget=granted.forget,
-        jobs=(poller.run, outbox.run, audit.run, retention.run, *listen),
-    )
-
-
-def _operator_accounts(mode: Mode[Any], nextcloud: Nextcloud) -> OperatorAccounts | None:
-    """Return the account whose app password is in the settings, if there is one."""
-    credential = mode.settings.operator_credential
-    if credential is None:
+    accounts = network.operator or (await lazy.get()).accounts
+    opened = await accounts.find(caller)
+    if opened is None:
         return None
-    login_name, secret = credential
-    logger.warning("acting as %s with the app password from the settings, for every client", login_name)
-    bound = mode.settings.offered_scopes
-    return OperatorAccounts(nextcloud, login_name=login_name, secret=secret, bound=bound)
 
+    async def refused(error: CredentialRejected | WrongAccount) -> None:
+        if isinstance(error, CredentialRejected):
+            await accounts.reject(caller, opened)
+        else:
+            await stop(await lazy.get(), caller, opened, error)
 
-@asynccontextmanager
-async def running_services(mode: Mode[Any]) -> AsyncGenerator[tuple[Services, Pending]]:
-    """Open the services for a command, with their background jobs."""
-
-    async def finished(elicitation_ids: Sequence[str]) -> list[str]:
-        return await _finished(services, elicitation_ids)
-
-    pending = Pending(finished)
-    async with open_services(mode, pending=pending) as (services, _), anyio.create_task_group() as group:
-        group.start_soon(services.run)
-        group.start_soon(pending.run)
-        try:
-            yield services, pending
-        finally:
-            group.cancel_scope.cancel()
-
-
-async def _finished(services: Services, elicitation_ids: Sequence[str]) -> list[str]:
-    if services.provisioning is None:
-        return list(elicitation_ids)
-    return await services.provisioning.finished(elicitation_ids)
+    return apps_from(opened, refused, in_menu=in_menu), opened.account.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,23 +78,38 @@ class ServerParts(Generic[AuthT]):
     mcp: MCPServer[Any]
     state: State
     services: LazyServices[AuthT]
+    network: Network
     pending: Pending
     availability: Availability
     poller: Poller
 
     @asynccontextmanager
-    async def running(self, *, resume: bool | None = None) -> AsyncGenerator[None]:
-        """Run the background work while the server serves; `resume` is by default as the mode says."""
+    async def running(
+        self, *, resume: bool | None = None, pages: LoopbackPages | None = None
+    ) -> AsyncGenerator[None]:
+        """Run the background work while the server serves; `resume` is by default as the mode says.
+
+        `pages` are the consent pages of a server over stdio.
+        """
         resumes = self.mode.resumes if resume is None else resume
-        async with anyio.create_task_group() as group:
+        async with aclosing(self.network), anyio.create_task_group() as group:
             group.start_soon(lambda: self.services.run(resume=resumes))
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
+            if pages is not None:
+                group.start_soon(self._run_pages, pages)
             try:
                 yield
             finally:
                 group.cancel_scope.cancel()
+
+    async def _run_pages(self, pages: LoopbackPages) -> None:
+        async def finished(elicitation_ids: Sequence[str]) -> list[str]:
+            return await (await self.services.get()).finished(elicitation_ids)
+
+        consent_service = cast("Callable[[], Awaitable[ConsentService]]", self.services.auth)
+        await pages.run(consent_service, keys=sub_keys(self.mode.settings, "forms"), finished=finished)
 
 
 def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
@@ -185,17 +123,17 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
-        return await _finished(await lazy.get(), elicitation_ids)
+        return await (await lazy.get()).finished(elicitation_ids)
 
     async def access(ctx: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
         if settings.operator_credential is None and not has_state(settings):
             # No user is connected, and a client that only lists tools opens no database.
             return None
-        services, of = await lazy.get(), caller(ctx)
-        opened = await services.accounts.find(of)
-        return opened and (apps_of(services, of, opened, in_menu=availability.in_menu), opened.account.uid)
+        return await _find_access(network, lazy, caller(ctx), in_menu=availability.in_menu)
 
-    lazy = LazyServices(lambda: open_services(mode, pending=pending))
+    network = Network(settings, mode.overrides)
+
+    lazy = LazyServices(lambda: _opened(mode, network, pending))
     pending = Pending(finished)
     availability = Availability(
         mcp_server.facts(specs),
@@ -222,4 +160,4 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         state_keys=sub_keys(settings, "request-state"),
         update_seconds=settings.update_seconds,
     )
-    return ServerParts(mode, mcp, state, lazy, pending, availability, poller)
+    return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,12 +17,8 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.auth.accounts import Accounts
-from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.broker import Broker
 from nextcloud_mcp_server.auth.consent.policy import Policy
-from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
-from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -30,6 +26,12 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings.environment import Settings
 
 if TYPE_CHECKING:
+    # The types only: what they import is left to the first call that needs it.
+    from nextcloud_mcp_server.auth.audit import AuditLog
+    from nextcloud_mcp_server.auth.broker import Broker
+    from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
+    from nextcloud_mcp_server.auth.outbox import Outbox
     from nextcloud_mcp_server.storage.crypto import KeyRing
     from nextcloud_mcp_server.storage.engine import Database
 
@@ -72,11 +74,11 @@ class Services:
     nextcloud: Nextcloud
     policy: Policy
     accounts: Accounts
-    provisioning: Provisioning | None
-    outbox: Outbox
-    audit: AuditLog
-    broker: Broker
-    redirect_provider: RedirectProvider | None
+    provisioning: "Provisioning | None"
+    outbox: "Outbox"
+    audit: "AuditLog"
+    broker: "Broker"
+    redirect_provider: "RedirectProvider | None"
     forget: Callable[[], None]
     jobs: tuple[Job, ...]
 
@@ -84,6 +86,12 @@ class Services:
     def bound(self) -> frozenset[str]:
         """The scopes that the operator's settings allow."""
         return self.policy.bound
+
+    async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
+        """Return those of the consent requests that have ended."""
+        if self.provisioning is None:
+            return list(elicitation_ids)
+        return await self.provisioning.finished(elicitation_ids)
 
     async def run(self) -> None:
         """Run the background jobs for as long as the services are open."""
@@ -129,11 +137,15 @@ def public_url_of(settings: Settings) -> NextcloudUrl | None:
     return NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
 
 
-def policy_of(settings: Settings, page_url: Callable[[str], str] | None) -> Policy:
+def policy_of(
+    settings: Settings,
+    page_url: Callable[[str], str] | None,
+    page_is_gone: Callable[[str], Awaitable[bool]] | None = None,
+) -> Policy:
     """Return what the settings say about consent."""
     url = nextcloud_url_of(settings)
     bound = settings.offered_scopes
-    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url)
+    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url, page_is_gone)
 
 
 def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClient:
@@ -144,6 +156,52 @@ def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClie
     """
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=overrides.transport)
+
+
+class Network:
+    """Nextcloud, and the account whose app password is in the operator's settings; both are created at first use.
+
+    Neither needs the database. So where the operator configured an app password, a client that only lists tools does
+    not open it.
+    """
+
+    def __init__(self, settings: Settings, overrides: Overrides) -> None:
+        self._settings = settings
+        self._overrides = overrides
+        self._pool: httpx2.AsyncClient | None = None
+
+    @cached_property
+    def nextcloud(self) -> Nextcloud:
+        """The Nextcloud of the settings, with a connection pool of its own.
+
+        Raises:
+            ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
+        """
+        self._pool = open_pool_of(self._settings, self._overrides)
+        public_url = public_url_of(self._settings)
+        return Nextcloud(nextcloud_url_of(self._settings), self._pool, public_url=public_url)
+
+    @cached_property
+    def operator(self) -> OperatorAccounts | None:
+        """The account whose app password is in the settings; None if there is none.
+
+        Raises:
+            ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
+        """
+        credential = self._settings.operator_credential
+        if credential is None:
+            return None
+        login_name, secret = credential
+        logger.warning("acting as %s with the app password from the settings, for every client", login_name)
+        bound = self._settings.offered_scopes
+        return OperatorAccounts(self.nextcloud, login_name=login_name, secret=secret, bound=bound)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._pool is not None:
+            # A server that is stopped still closes its connections.
+            with anyio.CancelScope(shield=True):
+                await self._pool.aclose()
 
 
 @asynccontextmanager

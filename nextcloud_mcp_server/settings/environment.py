@@ -5,13 +5,11 @@ could then send a user's data elsewhere.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError, model_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import checks
@@ -31,49 +29,7 @@ from nextcloud_mcp_server.settings.names import (
 _Kind = TypeVar("_Kind", bound=Fields)
 
 
-class _Environment(PydanticBaseSettingsSource):
-    """Reads each field from its variable, or from the file that `<NAME>_FILE` names."""
-
-    def get_field_value(
-        self,
-        field: FieldInfo,  # noqa: ARG002  # the base class asks for it
-        field_name: str,
-    ) -> tuple[Any, str, bool]:
-        """Return a field's text, its name, and that it is not JSON, as the base class expects."""
-        return read_text(os.environ, field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        values = {name: read_text(os.environ, name) for name in self.settings_cls.model_fields}
-        return {name: value for name, value in values.items() if value is not None}
-
-
-class _EnvironmentWithoutSecrets(_Environment):
-    """Reads no secret and no file, since `setup nextcloud --into` may still have to write the files."""
-
-    def __call__(self) -> dict[str, Any]:
-        fields = self.settings_cls.model_fields.keys() - FROM_FILE
-        return {name: text for name in fields if (text := read_text(os.environ, name)) is not None}
-
-
-class _FromEnvironment(Fields):
-    """The fields, read from the environment."""
-
-    source: ClassVar[type[_Environment]] = _Environment
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # left out on purpose
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use arguments first, then the environment; never a file in the working directory."""
-        return init_settings, cls.source(settings_cls)
-
-
-class Settings(_FromEnvironment):
+class Settings(Fields):
     """The settings of a server. Create them with `load`."""
 
     @model_validator(mode="before")
@@ -143,10 +99,8 @@ class Settings(_FromEnvironment):
         return path
 
 
-class Draft(_FromEnvironment):
+class Draft(Fields):
     """Incomplete settings, for `setup nextcloud`. Create them with `load_draft`."""
-
-    source = _EnvironmentWithoutSecrets
 
     @model_validator(mode="after")
     def _refuse_wrong_addresses(self) -> Self:
@@ -160,7 +114,7 @@ def load(**overrides: object) -> Settings:
     Raises:
         ConfigurationError: A setting is wrong or unsafe. The message names the variable and the fix, never a secret.
     """
-    return _build(Settings, overrides)
+    return _build(Settings, Fields.model_fields, overrides)
 
 
 def load_draft(**overrides: object) -> Draft:
@@ -169,13 +123,17 @@ def load_draft(**overrides: object) -> Draft:
     Raises:
         ConfigurationError: An address is missing or wrong.
     """
-    return _build(Draft, overrides)
+    # No secret and no file: `setup nextcloud --into` may still have to write the files.
+    return _build(Draft, Fields.model_fields.keys() - FROM_FILE, overrides)
 
 
-def _build(kind: type[_Kind], overrides: Mapping[str, object]) -> _Kind:
-    given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+def _build(kind: type[_Kind], fields: Iterable[str], overrides: Mapping[str, object]) -> _Kind:
+    """Create settings from the arguments, and the given fields from their variables or `<NAME>_FILE`."""
+    values: dict[str, Any] = {name: read_text(os.environ, name) for name in fields} | {
+        name: value for name, value in overrides.items() if value is not None
+    }
     try:
-        return kind(**given)
+        return kind(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         raise ConfigurationError(explain(error)) from None
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from platformdirs import user_data_path
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from nextcloud_mcp_server.auth.scopes import TOOLSET_SCOPES, expand, offered
 from nextcloud_mcp_server.auth.token_scopes import AskedWords
@@ -28,7 +27,7 @@ _DRIVERS = {
 }
 
 
-class GeneralFields(BaseSettings):
+class GeneralFields(BaseModel, defer_build=True):
     """The fields that have an effect in every mode, or in single-user mode alone."""
 
     mode: Annotated[Literal["personal", "oidc", "builtin"], Lower, Trait.NOT_CARRIED] = Field(
@@ -129,6 +128,12 @@ class GeneralFields(BaseSettings):
         default=False,
         description="Add the schema of each tool's result to `tools/list`, which makes it almost three times as large.",
     )
+    consent_page: Annotated[Literal["auto", "loopback", "nextcloud"], Lower] = Field(
+        default="auto",
+        description="Where people consent with a server over stdio: on a page of this computer (`loopback`), or "
+        "straight at Nextcloud (`nextcloud`), which allows all that the toolsets need. `auto` is `nextcloud` "
+        "where no browser reaches this computer: over SSH and in containers.",
+    )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = Field(
         default="info",
         description="How much is logged to stderr: `debug`, `info` (a line for each request), `warning`, `error`.",
@@ -175,12 +180,12 @@ class Fields(BuiltinFields, OidcFields, MultiUserFields, GeneralFields):
     Create a `Settings` with `environment.load` instead.
     """
 
-    model_config = SettingsConfigDict(
+    model_config = ConfigDict(
         frozen=True,
         extra="forbid",
+        validate_default=True,
         # Otherwise a key that is too short would be printed at the start.
         hide_input_in_errors=True,
-        env_file=None,
     )
 
     @property

@@ -3,13 +3,12 @@
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings
+from pydantic import BaseModel, Field, SecretStr
 
 from nextcloud_mcp_server.settings.value_types import Lower, Trait, Words
 
 
-class MultiUserFields(BaseSettings):
+class MultiUserFields(BaseModel, defer_build=True):
     """The fields of both multi-user modes."""
 
     # No secret, but `setup nextcloud --into` writes it into a file beside the secret.
@@ -52,7 +51,7 @@ class MultiUserFields(BaseSettings):
         return tuple(ip_network(text) for text in self.trusted_proxies)
 
 
-class OidcFields(BaseSettings):
+class OidcFields(BaseModel, defer_build=True):
     """The fields of `MODE=oidc`."""
 
     oidc_issuer: Annotated[str | None, Trait.ADDRESS] = Field(
@@ -131,7 +130,7 @@ class OidcFields(BaseSettings):
         return None if name is None or secret is None else (name, secret)
 
 
-class BuiltinFields(BaseSettings):
+class BuiltinFields(BaseModel, defer_build=True):
     """The fields of `MODE=builtin`."""
 
     allowed_clients: Words = Field(

@@ -1,12 +1,11 @@
 """What the connection tools get instead of an account: access to the consent requests themselves."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context
 
 from nextcloud_mcp_server.auth.accounts import Connection, Disconnected, Opened
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.token_scopes import effective
 from nextcloud_mcp_server.errors import (
@@ -24,6 +23,10 @@ from nextcloud_mcp_server.storage.records import Elicitation
 from nextcloud_mcp_server.tools.apps import menu_of, stop
 from nextcloud_mcp_server.tools.guard import DISMISSED, NOT_ASKED, declined, refuse_ended
 from nextcloud_mcp_server.tools.state import State, ToolServices
+
+if TYPE_CHECKING:
+    # The type only: what it imports is left to the first call that needs it.
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 
 #: How long a client may take to answer a question, where calls are held for less.
 LEAST_SECONDS = 2.0
@@ -137,7 +140,7 @@ class Access:
             return await self._finished(need, provisioning, scopes)
 
     async def _finished(
-        self, need: ElicitationRequired, provisioning: Provisioning, scopes: frozenset[str]
+        self, need: ElicitationRequired, provisioning: "Provisioning", scopes: frozenset[str]
     ) -> Opened:
         """Wait until the user has finished in the browser, and open the account."""
         ctx, elicitation_id = self.context.request_context, need.elicitation_id

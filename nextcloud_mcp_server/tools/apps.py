@@ -1,7 +1,8 @@
 """Fetches the apps of a user's Nextcloud, from the capabilities and from the app menu."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
@@ -14,11 +15,20 @@ from nextcloud_mcp_server.tools.state import ToolServices
 logger = logging.getLogger(__name__)
 
 
+#: Called with the error when Nextcloud refuses a credential, or answers for another user.
+Refused = Callable[[CredentialRejected | WrongAccount], Awaitable[None]]
+
+
 def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: Collection[str]) -> FetchApps:
     """Return the function that fetches a user's apps; it stops a rejected credential.
 
     The menu is fetched when `in_menu` names apps.
     """
+    return apps_from(opened, partial(stop, services, caller, opened), in_menu=in_menu)
+
+
+def apps_from(opened: Opened, refused: Refused, *, in_menu: Collection[str]) -> FetchApps:
+    """Return the function that fetches the apps of an account; it calls `refused` for a rejected credential."""
 
     async def fetch(known: Apps) -> Apps:
         account = opened.account
@@ -30,7 +40,7 @@ def apps_of(services: ToolServices, caller: Caller, opened: Opened, *, in_menu: 
             found = await account.capabilities.changed(capabilities.etag)
             menu = await menu_of(account, known) if in_menu else None
         except (CredentialRejected, WrongAccount) as error:
-            await stop(services, caller, opened, error)
+            await refused(error)
             raise
         return Apps(AppList(found.apps, found.etag) if found else capabilities, menu, account.uid)
 

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
@@ -46,6 +46,8 @@ PAGES = frozenset({"comment", "description", "ingredients", "instructions", "mes
 #: escaped and folded.
 _LONGEST = 16_384
 _LONGEST_PAGES = 262_144
+#: A list, or the names in an object, together are no longer than a text of several pages.
+_MOST_ITEMS = 1_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: The parts that pydantic appends to the name of an argument: the validator or type that it tried.
 _TRIED = re.compile(r"function|constrained|list\[|(str|int)$")
@@ -154,9 +156,11 @@ def _refuse_unusable(name: str, value: object) -> None:
     if isinstance(value, str) and len(value) > longest and name not in CONTENT:
         raise InvalidInput(f"'{name[:64]}' cannot be longer than {longest:,} characters: shorten it.")
     if isinstance(value, list):
+        _refuse_many(name, cast("list[object]", value))
         for item in cast("list[object]", value):
             _refuse_unusable(name, item)
     if isinstance(value, dict):
+        _refuse_many(name, list(cast("dict[str, object]", value)))
         for key, item in cast("dict[str, object]", value).items():
             _refuse_unusable(name, key)
             # The values of an object may be texts of any length, as in a row of a table.
@@ -170,6 +174,16 @@ def _refuse_unusable(name: str, value: object) -> None:
         # A lone surrogate cannot be encoded, so it could not be sent to Nextcloud.
         if _SURROGATE.search(value):
             raise InvalidInput(f"'{name[:64]}' holds broken Unicode; send it again as proper text.")
+
+
+def _refuse_many(name: str, values: Sequence[object]) -> None:
+    """Refuse a list that is too long altogether, though each of its texts is short."""
+    if len(values) > _MOST_ITEMS:
+        raise InvalidInput(f"'{name[:64]}' cannot have more than {_MOST_ITEMS:,} entries: shorten it.")
+    if sum(len(one) for one in values if isinstance(one, str)) > _LONGEST_PAGES:
+        raise InvalidInput(
+            f"The entries of '{name[:64]}' together cannot be longer than {_LONGEST_PAGES:,} characters: shorten them."
+        )
 
 
 def _slim(schema: dict[str, Any]) -> dict[str, Any]:

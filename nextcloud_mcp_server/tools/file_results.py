@@ -7,7 +7,7 @@ from typing import Literal
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.files import Written
-from nextcloud_mcp_server.nextcloud.sanitize import named
+from nextcloud_mcp_server.nextcloud.sanitize import is_plain, named
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools.result import Document, ImageResult, Result
@@ -17,6 +17,9 @@ NO_ETAG = "The storage gives no etag: only size and time are compared before thi
 
 #: The size of a row without its texts: field names, a size of twenty digits, a time with its offset.
 _ROW_BYTES = 160
+#: The maximum size of a character: of visible ASCII with a backslash before it, or `<U+0041>` with its `<` escaped, and
+#: of any other as `<U+E0041>`.
+_PLAIN, _ESCAPED = 2, 9
 
 
 def shown_as(name: str) -> str | None:
@@ -53,9 +56,9 @@ class Row:
 
     @property
     def most_bytes(self) -> int:
-        """Return the maximum size as JSON: names, numbers, and nine bytes per character of a text."""
-        texts = len(self.name or self.path or "") + len(self.type) + len(self.shown_as or "")
-        return _ROW_BYTES + 9 * texts
+        """Return the maximum size as JSON: names, numbers, and the texts."""
+        texts = f"{self.name or self.path or ''}{self.type}{self.shown_as or ''}"
+        return _ROW_BYTES + (_PLAIN if is_plain(texts) else _ESCAPED) * len(texts)
 
     @classmethod
     def of(cls, entry: Entry, *, in_folder: bool) -> "Row":

@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.documents.charset import SAMPLE_BYTES, UTF8, Charset, detect, is_certain, of_part
+from nextcloud_mcp_server.documents.charset import SAMPLE_BYTES, UTF8, Beginning, Charset, is_certain
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
@@ -85,10 +85,12 @@ def _end(data: bytes, start: int, limit: int, *, is_last: bool, charset: Charset
     end = min(start + limit, len(data))
     if end == len(data) and is_last:
         return end
-    line = _after_last_line(data, start, end, charset)
-    # A very long line is cut; otherwise pages would be tiny.
-    if line > start + (end - start) // 2:
-        return line
+    # A very long line is cut; otherwise pages would be tiny. Half of a link is not found on either page, so words are
+    # cut only if they are as long.
+    for mark in ("\n", " "):
+        after = _after_last(mark, data, start, end, charset)
+        if after > start + (end - start) // 2:
+            return after
     whole = end - _begun(data[start:end], charset)
     while whole == start and end < len(data):
         # Fewer bytes than one character were requested: return one character.
@@ -97,13 +99,13 @@ def _end(data: bytes, start: int, limit: int, *, is_last: bool, charset: Charset
     return whole if whole > start else len(data)
 
 
-def _after_last_line(data: bytes, start: int, end: int, charset: Charset) -> int:
-    """Return the end of the last complete line; 0 without one. No encoding has this byte in a character."""
-    newline = "\n".encode(charset.codec)
-    at = data.rfind(newline, start, end)
+def _after_last(mark: str, data: bytes, start: int, end: int, charset: Charset) -> int:
+    """Return the end of the last line or word; 0 without one. No encoding has these bytes in another character."""
+    sought = mark.encode(charset.codec)
+    at = data.rfind(sought, start, end)
     while at > 0 and (at - start) % charset.unit:
-        at = data.rfind(newline, start, at + len(newline) - 1)
-    return at + len(newline) if at >= 0 else 0
+        at = data.rfind(sought, start, at + len(sought) - 1)
+    return at + len(sought) if at >= 0 else 0
 
 
 def _begun(data: bytes, charset: Charset) -> int:
@@ -114,11 +116,20 @@ def _begun(data: bytes, charset: Charset) -> int:
 
 
 async def charset_of(nc: Account, chunk: Chunk) -> Charset | None:
-    """Return the encoding of a file from one of its chunks, fetching the file's beginning if needed."""
+    """Return the encoding of a file from one of its chunks.
+
+    A later chunk may need the file's beginning, which is fetched unless it was seen in the same version of the file.
+    """
     if chunk.offset == 0:
         whole = chunk.is_last and len(chunk.data) <= SAMPLE_BYTES
-        return detect(chunk.data[:SAMPLE_BYTES], whole=whole)
+        beginning = Beginning.of(chunk.data[:SAMPLE_BYTES], whole=whole)
+        nc.seen_files.keep(chunk.path, chunk.version, beginning)
+        return beginning.charset
     if is_certain(chunk.data):
         return UTF8
-    head = await nc.files.read(chunk.path, length=SAMPLE_BYTES)
-    return of_part(head.data, chunk.data)
+    beginning = nc.seen_files.take(Beginning, chunk.path, chunk.version)
+    if beginning is None:
+        head = await nc.files.read(chunk.path, length=SAMPLE_BYTES)
+        beginning = Beginning.of(head.data)
+        nc.seen_files.keep(head.path, head.version, beginning)
+    return beginning.of_part(chunk.data)

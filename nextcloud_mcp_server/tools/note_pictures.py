@@ -7,6 +7,7 @@ Files that the Notes app uploads are next to the note, and stay there when the n
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 from urllib.parse import unquote
 
@@ -16,10 +17,11 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.sanitize import cited
 from nextcloud_mcp_server.nextcloud.trash import TrashEntry
 
-#: The destination of a Markdown link, with or without angle brackets, and what may surround it (CommonMark §6.3).
-_LINK: Final = re.compile(r"!?\[[^\]]*\]\(\s*(?P<inside><[^<>\n]*>|(?:\\.|[^\s\\()]|\([^\s()]*\))+)[^)]*\)")
-_WHOLE_LINK: Final = re.compile(r"!?\[.*\]\((?P<inside>.*)\)", re.DOTALL)
-_TITLE: Final = re.compile(r"""\s+(?:"[^"]*"|'[^']*'|\([^()]*\))\s*\Z""")
+#: The destination of a Markdown link, with or without angle brackets (CommonMark §6.3). Possessive: without them an
+#: unfinished link costs the square of its length.
+_DESTINATION: Final = re.compile(r"\s*+(?P<inside><[^<>\n]*+>|(?:\\.|[^\s\\()]|\([^\s()]*+\))++)")
+#: What a title of a link ends with, and begins with.
+_QUOTES: Final = {'"': '"', "'": "'", ")": "("}
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _MARKDOWN: Final = (".md", ".markdown")
 #: The maximum number of pictures checked after a note was moved.
@@ -27,6 +29,8 @@ _MOST: Final = 10
 _NAMED: Final = 5
 #: How many bytes of a moved file are read to find its links.
 _MOST_BYTES: Final = 262_144
+#: How many links of a text are looked at.
+_MOST_LINKS: Final = 1_000
 
 
 def names(written: str) -> list[str]:
@@ -35,14 +39,14 @@ def names(written: str) -> list[str]:
     Raises:
       InvalidInput: It leads out of the note's folder.
     """
-    whole = _WHOLE_LINK.fullmatch(written.strip())
-    text = _TITLE.sub("", (whole["inside"] if whole else written).strip())
+    inside = _inside(written.strip())
+    text = _without_title((written if inside is None else inside).strip())
     if text.startswith("<") and text.endswith(">"):
         text = text[1:-1]
     plain = _ESCAPED.sub(r"\1", text)
     bare = plain.partition("#")[0].partition("?")[0]
     found = [unquote(plain), plain, unquote(bare)]
-    if whole is None and "\\" not in written:
+    if inside is None and "\\" not in written:
         # What looks like a link title may be part of a name: "Page (2)".
         found.append(written.strip())
     cleaned = [re.sub(r"\A(?:\./)+", "", one) for one in found if one.strip()]
@@ -51,12 +55,26 @@ def names(written: str) -> list[str]:
     return list(dict.fromkeys(cleaned))
 
 
+def _inside(written: str) -> str | None:
+    """Return what is in the parentheses of a whole link; None for anything else."""
+    end = written.rfind("](") if written.startswith(("[", "![")) and written.endswith(")") else -1
+    return None if end < 0 else written[end + 2 : -1]
+
+
+def _without_title(text: str) -> str:
+    """Remove the title behind the destination of a link."""
+    end = len(text) - 1
+    mark = _QUOTES.get(text[-1:])
+    start = -1 if mark is None else text.rfind(mark, 0, end)
+    is_title = start > 0 and text[start - 1].isspace() and not (mark == "(" and ")" in text[start:end])
+    return text[:start].rstrip() if is_title else text
+
+
 def linked(text: str) -> Iterator[str]:
-    """Yield the files next to a note that its text shows or links to, each once."""
+    """Yield the files next to a note that the first links of its text show or link to, each once."""
     seen: set[str] = set()
-    for found in _LINK.finditer(text):
-        inside = found["inside"]
-        if re.match(r"<?(?:[a-z][a-z0-9+.-]*:|[/#])", inside, re.IGNORECASE):
+    for inside in islice(_destinations(text), _MOST_LINKS):
+        if re.match(r"<?(?:[a-z][a-z0-9+.-]*+:|[/#])", inside, re.IGNORECASE):
             continue
         try:
             path = names(inside)[0]
@@ -67,6 +85,20 @@ def linked(text: str) -> Iterator[str]:
             yield path
 
 
+def _destinations(text: str) -> Iterator[str]:
+    """Yield the destinations of all links, in one pass from one `](` to the next."""
+    start, last = 0, text.rfind(")")
+    while (end := text.find("](", start)) >= 0:
+        # A label has no closing bracket inside.
+        has_label = text.find("[", text.rfind("]", start, end) + 1 or start, end) >= 0
+        found = _DESTINATION.match(text, end + 2) if has_label else None
+        if found is not None and found.end() <= last:
+            yield found["inside"]
+            start = text.find(")", found.end()) + 1
+        else:
+            start = end + 1
+
+
 async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str | None:
     """Return a sentence about files in a text that stayed in the old folder of a note; None without any.
 
@@ -74,7 +106,7 @@ async def left_behind(nc: Account, text: str, *, before: str, after: str) -> str
     """
     stayed = [
         path
-        for path in list(linked(text))[:_MOST]
+        for path in islice(linked(text[:_MOST_BYTES]), _MOST)
         if not await _is_there(nc, f"{after}/{path}") and await _is_there(nc, f"{before}/{path}")
     ]
     if not stayed:

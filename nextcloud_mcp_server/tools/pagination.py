@@ -3,10 +3,9 @@
 import base64
 import hashlib
 import json
-from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from types import GenericAlias
 from typing import Final, TypeVar, cast
 
@@ -22,7 +21,9 @@ MAX_ROWS_BYTES: Final = 36_000
 #: The maximum size of a character after escaping: `<U+E0041>`.
 _ESCAPED: Final = 9
 
-_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True))
+_CURSOR = TypeAdapter(tuple[str, int, str], config=ConfigDict(defer_build=True, strict=True))
+#: Numbers in cursors: ids, and seconds before and after 1970. More digits than Nextcloud's own have are forged.
+_MOST: Final = 2**63
 
 Row = TypeVar("Row")
 
@@ -32,10 +33,10 @@ def fit(rows: Sequence[Row], room: int = MAX_ROWS_BYTES, *, most: int | None = N
 
     `most` is the maximum size of all rows, where that is known without encoding them.
     """
-    if not rows or (most is not None and most <= room) or _size(rows) <= room:
+    if not rows or (most is not None and most <= room) or _size(rows, room) <= room:
         return list(rows)
-    ends = list(accumulate((_size([row]) - 1 for row in rows), initial=1))
-    return list(rows[: max(1, bisect_right(ends, room) - 1)])
+    ends = accumulate((_size([row], room) - 1 for row in rows), initial=1)
+    return list(rows[: max(1, sum(1 for _ in takewhile(room.__ge__, ends)) - 1)])
 
 
 def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int]:
@@ -47,7 +48,7 @@ def fair(lists: Sequence[Sequence[Row]], room: int = MAX_ROWS_BYTES) -> list[int
     open_ = [number for number, rows in enumerate(lists) if rows]
     while open_:
         for number in list(open_):
-            size = _size([lists[number][taken[number]]])
+            size = _size([lists[number][taken[number]]], room)
             if size > room and any(taken):
                 open_.remove(number)
                 continue
@@ -62,7 +63,8 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
     """Return as many texts as fit, the last one cut."""
     taken: list[str] = []
     for one in texts:
-        size = sent_bytes(one)
+        # A text of megabytes is not measured: escaped and in JSON it is no shorter.
+        size = room + 1 if len(one) > room else sent_bytes(one)
         if size > room:
             return [*taken, one[: room // _ESCAPED]]
         room -= size
@@ -70,10 +72,10 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
     return taken
 
 
-def _size(rows: Sequence[Row]) -> int:
-    """Count the bytes of these rows as a JSON list."""
+def _size(rows: Sequence[Row], room: int) -> int:
+    """Count the bytes of these rows as a JSON list; of more than `room`, without those of escapes."""
     written = _writer(type(rows[0])).dump_json(rows, exclude_none=True)
-    return len(written) + grows_by(written)
+    return len(written) if len(written) > room else len(written) + grows_by(written)
 
 
 @cache
@@ -87,8 +89,10 @@ def seal(position: Position, *filters: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
-def unseal(cursor: str | None, *filters: object) -> Position | None:
-    """Parse a cursor of `seal`; None for the first page.
+def unseal(cursor: str | None, *filters: object, least: int = -_MOST) -> Position | None:
+    """Parse a cursor of `seal`; None for the first page. `least` is the smallest number that the list writes.
+
+    A client can forge a cursor: what a list reads from the name of the position it must check itself.
 
     Raises:
       InvalidInput: It is not a cursor of this server, or belongs to a list with other filters.
@@ -102,12 +106,16 @@ def unseal(cursor: str | None, *filters: object) -> Position | None:
         )
     except (ValueError, ValidationError):
         fingerprint, number, name = "", 0, ""
-    if fingerprint != _fingerprint(filters):
-        raise InvalidInput(
-            "That cursor does not belong to this list. Repeat the call with the same arguments, or without "
-            "cursor."
-        )
+    if fingerprint != _fingerprint(filters) or not least <= number < _MOST:
+        raise of_another_list()
     return Position.of(number, name)
+
+
+def of_another_list() -> InvalidInput:
+    """Return the error for a cursor that this list did not write."""
+    return InvalidInput(
+        "That cursor does not belong to this list. Repeat the call with the same arguments, or without cursor."
+    )
 
 
 class Listing:
@@ -119,8 +127,8 @@ class Listing:
         Raises:
           InvalidInput: As `unseal`.
         """
-        here = unseal(cursor, *filters)
-        self.start = 0 if here is None else max(0, here.number)
+        here = unseal(cursor, *filters, least=0)
+        self.start = 0 if here is None else here.number
         self._filters = filters
 
     def page(

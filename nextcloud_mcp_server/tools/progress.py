@@ -5,6 +5,9 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.tools.consent_links import neutralise_links
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -17,5 +20,10 @@ class Progress:
     context: Context[Any, Any]
 
     async def report(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report that `done` of `total`, in any unit, is done; both may only grow."""
+        """Report that `done` of `total`, in any unit, is done; both may only grow.
+
+        `message` may quote a name: links and hidden characters in it are treated as in a result.
+        """
+        if message is not None:
+            message = escape_hidden(neutralise_links(message))
         await self.context.report_progress(done, total, message)

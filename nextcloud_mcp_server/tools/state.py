@@ -2,13 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.accounts import Accounts
-from nextcloud_mcp_server.auth.audit import AuditLog
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.protocol.availability import Availability
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
@@ -16,6 +14,11 @@ from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import Dialect
 from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.local_folder import LocalFolder
+
+if TYPE_CHECKING:
+    # The types only: what they import is left to the first call that needs it.
+    from nextcloud_mcp_server.auth.audit import AuditLog
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 
 
 class ToolServices(Protocol):
@@ -27,12 +30,12 @@ class ToolServices(Protocol):
         ...
 
     @property
-    def provisioning(self) -> Provisioning | None:
+    def provisioning(self) -> "Provisioning | None":
         """Advances consent requests; None where the operator configured the credential."""
         ...
 
     @property
-    def audit(self) -> AuditLog:
+    def audit(self) -> "AuditLog":
         """Records calls."""
         ...
 

@@ -22,7 +22,7 @@ class TextPage:
 
 
 def cut(text: str, *, offset: int, limit: int) -> TextPage:
-    """Take up to `limit` bytes from `offset` on, up to a line end or at least between characters.
+    """Take up to `limit` bytes from `offset` on, up to a line end, or between words or at least characters.
 
     Raises:
       InvalidInput: The offset is beyond the end.
@@ -61,10 +61,12 @@ def _continues(byte: int) -> bool:
 def _end(data: bytes, start: int, end: int) -> int:
     if end >= len(data):
         return len(data)
-    line = data.rfind(b"\n", start, end) + 1
-    # A very long line is cut; otherwise pages would be tiny.
-    if line > start + (end - start) // 2:
-        return line
+    # A very long line is cut; otherwise pages would be tiny. Half of a link is not found on either page, so words are
+    # cut only if they are as long.
+    for mark in (b"\n", b" "):
+        whole = data.rfind(mark, start, end) + 1
+        if whole > start + (end - start) // 2:
+            return whole
     while end > start and _continues(data[end]):
         end -= 1
     return end if end > start else _boundary(data, start + 1)

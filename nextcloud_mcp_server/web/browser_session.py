@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nextcloud_mcp_server.web.cookies import cookie_name
+from nextcloud_mcp_server.web.root_path import rooted
 
 _BROWSER_COOKIE = "browser"
 _BROWSER_SECONDS = 3600
@@ -72,7 +73,7 @@ class BrowserSession:
             cookie_name(name, secure=self.secure),
             value,
             max_age=seconds,
-            path="/",
+            path=rooted("/"),
             secure=self.secure,
             httponly=True,
             # Not strict: the link to a consent request is opened from another program.

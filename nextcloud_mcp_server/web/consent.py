@@ -45,6 +45,7 @@ from nextcloud_mcp_server.web.request_context import (
     require_check,
     see,
 )
+from nextcloud_mcp_server.web.root_path import rooted
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,7 @@ class ConsentPages:
         nothing_chosen: bool = False,
     ) -> Response:
         check = context.session.form_check
-        form = ConsentForm(self._flow.question, check(consent_request.id))
+        form = ConsentForm(rooted(self._flow.question), check(consent_request.id))
         if self._flow.signs_in:
             form = replace(form, person=context.name, change_csrf=check(OTHER_ACCOUNT))
         response = consent_page(

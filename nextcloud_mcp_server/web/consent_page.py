@@ -15,6 +15,7 @@ from nextcloud_mcp_server.auth.consent.views import ClientIdentity, ConsentReque
 from nextcloud_mcp_server.web.access_rows import Row, first_and_more, rows_of
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
 from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
+from nextcloud_mcp_server.web.root_path import rooted
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +189,7 @@ def waiting_page(
 def _waiting_url(elicitation_id: str, *, without: Iterable[str]) -> str:
     """Build the URL of the waiting page; `without` only tells the user what they unticked."""
     fields = [("elicitationId", elicitation_id), *(("without", scope) for scope in in_order(without))]
-    return f"{_WAITING}?{urlencode(fields, safe=':')}"
+    return f"{rooted(_WAITING)}?{urlencode(fields, safe=':')}"
 
 
 def done_page(

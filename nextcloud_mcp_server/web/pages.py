@@ -5,7 +5,7 @@ jinja2 takes start-up time that no MCP client should have to wait for, so it is 
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
+from nextcloud_mcp_server.web.root_path import rooted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _PACKAGE = "nextcloud_mcp_server.web"
 _LONGEST_NAME = 64
+# So many marks on one letter are none of a word, but a picture over the lines around it (UTS #39, 5.4).
+_MOST_MARKS = 4
 # The characters that fit one line of a heading on a phone.
 _PHONE_LINE = 26
 
@@ -41,14 +44,17 @@ class Name:
     @classmethod
     def of(cls, text: str) -> "Name":
         """Clean a name: no control or formatting characters, one line, at most 64 characters."""
-        spaced = "".join(" " if char.isspace() else char for char in text if char.isspace() or _shows(char))
-        words = " ".join(without_hidden(spaced).split())
+        words = _clean(text)
         return cls(words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1].rstrip()}…")
 
     @classmethod
     def of_host(cls, text: str) -> "Name":
-        """Clean the name of a server; one too long for a phone may break after each of its dots."""
-        plain = cls.of(text).plain
+        """Clean the name of a server; one too long for a phone may break after each of its dots.
+
+        A name is cut at its beginning: the owner of a domain chooses what stands before it.
+        """
+        words = _clean(text)
+        plain = words if len(words) <= _LONGEST_NAME else f"…{words[1 - _LONGEST_NAME :]}"
         return cls(plain, dotted=len(plain) > _PHONE_LINE)
 
     @property
@@ -66,6 +72,20 @@ class Name:
         return Markup("<bdi>{}</bdi>").format(Markup(".<wbr>").join(parts))
 
 
+def _clean(text: str) -> str:
+    spaced = "".join(" " if char.isspace() else char for char in text if char.isspace() or _shows(char))
+    seen = "".join(_with_few_marks(without_hidden(spaced)))
+    return " ".join(seen.split())
+
+
+def _with_few_marks(text: str) -> Iterator[str]:
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.category(char) in {"Mn", "Me"} else 0
+        if marks <= _MOST_MARKS:
+            yield char
+
+
 def _shows(char: str) -> bool:
     return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
@@ -80,7 +100,12 @@ def page(
 ) -> HTMLResponse:
     """Render a page in the language that the browser prefers."""
     language = language_of(request_headers.get("accept-language"))
-    frame = {"language": language, "t": _sentences(language), "stylesheet": f"/static/{stylesheet()[0]}"}
+    frame = {
+        "language": language,
+        "t": _sentences(language),
+        "rooted": rooted,
+        "stylesheet": rooted(f"/static/{stylesheet()[0]}"),
+    }
     body = _environment().get_template(template).render(frame, **values)
     return HTMLResponse(body, status, {**(headers or {}), "Content-Language": language})
 

@@ -19,6 +19,7 @@ from nextcloud_mcp_server.web.callback_result import keep_other_account
 from nextcloud_mcp_server.web.cookies import Cookies, RedirectTarget
 from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, page
+from nextcloud_mcp_server.web.root_path import rooted
 
 PROVISION = "/oauth/provision"
 SIGN_IN = "/oauth/sign-in"
@@ -197,7 +198,7 @@ def elicitation_id_of(target: str) -> str:
 
 def consent_path(path: str, elicitation_id: str) -> str:
     """Build the path of a page of a consent request."""
-    return f"{path}?{urlencode({'elicitationId': elicitation_id})}"
+    return f"{rooted(path)}?{urlencode({'elicitationId': elicitation_id})}"
 
 
 def see(path: str) -> Response:

@@ -50,21 +50,43 @@ def routes(
     uses the built-in Nextcloud, which the command that connects a client must know. `secret` says that clients
     need one: clients without it look for a way to register.
     """
+    return _with_the_rest(
+        [
+            _page_route("/", _home(sandbox=sandbox), "GET"),
+            *_single_user_pages(consent, csrf_keys=csrf_keys, clock=clock),
+            *(_needs_secret_routes() if secret else ()),
+        ]
+    )
+
+
+def loopback_routes(
+    consent: Callable[[], Awaitable[ConsentService]],
+    *,
+    csrf_keys: Callable[[], Sequence[bytes]],
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> list[BaseRoute]:
+    """Build the routes of a consent page on a loopback port; see `routes`."""
+    pages = _single_user_pages(consent, csrf_keys=csrf_keys, clock=clock)
+    return [*pages, _page_route("/static/{name}", _static, "GET")]
+
+
+def _single_user_pages(
+    consent: Callable[[], Awaitable[ConsentService]],
+    *,
+    csrf_keys: Callable[[], Sequence[bytes]],
+    clock: Callable[[], datetime],
+) -> list[Route]:
     endpoints, pages = EndpointFactory(consent, keys=csrf_keys), ConsentPages(SINGLE_USER, clock=clock)
 
     def of_the_user(handler: PersonHandler) -> Endpoint:
         return endpoints.require_session(handler, otherwise=pages.refuse_without_session)
 
-    return _with_the_rest(
-        [
-            _page_route("/", _home(sandbox=sandbox), "GET"),
-            _page_route("/oauth/provision", of_the_user(pages.show), "GET"),
-            _page_route("/oauth/provision", of_the_user(pages.answer), "POST"),
-            _page_route("/oauth/waiting", of_the_user(pages.wait), "GET"),
-            _page_route("/oauth/cancel", of_the_user(pages.cancel), "POST"),
-            *(_needs_secret_routes() if secret else ()),
-        ]
-    )
+    return [
+        _page_route("/oauth/provision", of_the_user(pages.show), "GET"),
+        _page_route("/oauth/provision", of_the_user(pages.answer), "POST"),
+        _page_route("/oauth/waiting", of_the_user(pages.wait), "GET"),
+        _page_route("/oauth/cancel", of_the_user(pages.cancel), "POST"),
+    ]
 
 
 def _needs_secret_routes() -> list[Route]:

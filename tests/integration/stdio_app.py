@@ -123,6 +123,8 @@ class StdioApp(People):
             "PYTHONPATH": str(ROOT),
             # A held call must outlast the consent on a slow machine; it ends at once with the consent.
             "HOLD_SECONDS": "100",
+            # Elsewhere it depends on the machine; tests/integration/test_loopback_pages.py has the other one.
+            "CONSENT_PAGE": "nextcloud",
         }
         return mine | ours | self.settings
 

@@ -165,6 +165,40 @@ async def test_the_log_is_on_stderr_and_holds_no_link(stdio_app: StdioApp, tmp_p
     assert not [secret for secret in stdio_app.sandbox.state.app_passwords if secret in logged]
 
 
+#: What a start imports neither for itself nor for its first list of tools.
+LATE = {"sqlalchemy", "aiosqlite", "alembic", "jinja2", "jwt", "lxml", "icalendar", "pygments"}
+
+
+def imported(stdio_app: StdioApp) -> set[str]:
+    """Return the top-level packages that the processes have imported so far."""
+    lines = stdio_app.log.read_text().splitlines()
+    names = (line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:"))
+    return {name.partition(".")[0] for name in names}
+
+
+async def test_a_first_list_with_an_app_password_asks_for_the_apps_and_opens_no_database(
+    stdio_app: StdioApp,
+) -> None:
+    # Python then writes each import to stderr.
+    stdio_app.settings |= {"PYTHONPROFILEIMPORTTIME": "1", "TOOLSETS": "all"}
+    stdio_app.settings |= {"NEXTCLOUD_USERNAME": "alice", "NEXTCLOUD_APP_PASSWORD": "alice"}
+    stdio_app.sandbox.state.users["alice"].denied_apps = frozenset({"news"})
+    async with stdio_app.lines() as client:
+        listed = await client.request("tools/list", {})
+        at_start, files = imported(stdio_app), list(stdio_app.data_dir.glob("*"))
+        called = await client.call(LIST)
+        with_a_call = imported(stdio_app)
+
+    names = [tool["name"] for tool in listed["result"]["tools"]]
+    assert "nc_mail_list_messages" in names
+    assert not [name for name in names if name.startswith("nc_news")]
+    assert "mcp" in at_start
+    assert at_start & LATE == set()
+    assert files == []
+    assert shows_notes(called)
+    assert "sqlalchemy" in with_a_call
+
+
 async def test_a_nextcloud_out_of_reach_is_a_warning_while_the_server_serves(stdio_app: StdioApp) -> None:
     stdio_app.settings["NEXTCLOUD_HOST"] = "http://127.0.0.1:9"
     async with stdio_app.lines() as client:

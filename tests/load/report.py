@@ -276,9 +276,8 @@ They all talk to a fast fake Nextcloud in a process of its own, so that the serv
 its requests can be counted. The client speaks raw JSON-RPC; client, server and fake share the cores.
 `✓` is within the budget, `✗` is not, `·` was not measured.
 
-Two budgets are older than what they limit. The first `tools/list` now names only tools whose app this Nextcloud has,
-so a server with a configured credential opens its database and asks Nextcloud before it answers: its start takes as
-much memory as a first call. A later page of a large text asks for the beginning too, to know the encoding.
+The first `tools/list` names only tools whose app this Nextcloud has. So where a credential is configured, the start
+includes two requests to Nextcloud.
 
 What a person waits for is compared with a single request to a sandbox whose requests take 80 ms and more, as at
 a real Nextcloud. The first month of a person cannot take as long as one request: which calendars there are is asked

@@ -73,6 +73,44 @@ async def test_a_client_with_a_document_is_named_by_the_host_that_vouches_for_it
     assert "Go on only if" not in web.text
 
 
+async def test_a_host_too_long_for_the_page_shows_whose_it_is(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
+) -> None:
+    """The page cut a long host at its end, which left the name of another host."""
+    host = f"claude.ai.{'x' * 60}.evil.example"
+    registered = await builtin_app.register(http, redirect_uris=[f"https://{host}/callback"])
+    document = f"https://{host}/client.json"
+    builtin_app.documents[document] = {
+        "client_id": document,
+        "client_name": "App",
+        "redirect_uris": [f"https://{host}/callback"],
+    }
+
+    texts = [
+        Document.read(
+            (
+                await http.get(builtin_app.authorize_url(str(one), redirect_uri=f"https://{host}/callback"))
+            ).text
+        ).text.replace(" ", "")
+        for one in (registered["client_id"], document)
+    ]
+
+    assert [text.count(".evil.example") for text in texts] == [1, 2]
+    assert not any("claude.ai" in text for text in texts)
+
+
+async def test_marks_on_a_name_cover_no_other_line_of_the_page(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient
+) -> None:
+    registered = await builtin_app.register(http, client_name="A" + "\u030d\u0489" * 40)
+
+    page = await http.get(builtin_app.authorize_url(str(registered["client_id"])))
+
+    assert page.status_code == 200
+    assert "A\u030d\u0489\u030d\u0489" in page.text
+    assert "\u030d\u0489" * 3 not in page.text
+
+
 @pytest.mark.parametrize(
     ("scope", "offered"),
     [

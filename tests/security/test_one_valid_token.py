@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 from time import sleep
 from timeit import repeat, timeit
+from typing import Any
 
 import anyio
 import httpx2
@@ -17,15 +18,19 @@ import pytest
 
 from nextcloud_mcp_server.apps.files import edit as files_edit
 from nextcloud_mcp_server.apps.notes import edit as notes_edit
+from nextcloud_mcp_server.apps.notes import results
+from nextcloud_mcp_server.apps.notes import texts as notes_texts
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
+from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_fixtures import Process, ProcessHost
 from tests.bearer_fixtures import INITIALIZE, LIST, Served, serving, token
+from tests.dav_fakes import account_in, call
 from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 
@@ -226,6 +231,60 @@ def test_a_description_of_megabytes_is_refused_before_it_is_folded_into_lines(to
 
     with pytest.raises(InvalidInput, match="'description' cannot be longer"):
         specs[tool].arguments.validate({"title": "x", "description": "\n" * 1_500_000})
+
+
+LISTS = {
+    (spec.name, argument): kinds
+    for toolset in registry.TOOLSETS
+    for spec in registry.load(toolset).tools
+    for argument, schema in spec.schema["properties"].items()
+    if (kinds := {one.get("type") for one in schema.get("anyOf", [schema])}) & {"array", "object"}
+}
+
+
+def entries(kinds: set[object], count: int, length: int) -> object:
+    names = [f"{number:x<{length}}" for number in range(count)]
+    return names if "array" in kinds else dict.fromkeys(names, 1)
+
+
+@pytest.mark.parametrize(("tool", "argument"), LISTS)
+def test_a_list_has_a_limit_for_all_of_its_entries_together(tool: str, argument: str) -> None:
+    """Thousands of categories, each as short as it must be, were folded into one line for seconds."""
+    [spec] = [spec for name in registry.TOOLSETS for spec in registry.load(name).tools if spec.name == tool]
+    many, long = (entries(LISTS[tool, argument], *shape) for shape in ((1_001, 5), (20, 16_000)))
+
+    with pytest.raises(InvalidInput, match=rf"'{argument}' cannot have more than 1,000 entries"):
+        spec.arguments.validate({argument: many})
+    with pytest.raises(InvalidInput, match=rf"The entries of '{argument}' together cannot be longer"):
+        spec.arguments.validate({argument: long})
+
+
+@pytest.mark.parametrize(
+    ("note", "query"), [("é" * 150_000 + " tulips", "tulips"), ("tulips " + "é\n" * 75_000, "tulips")]
+)
+async def test_long_texts_are_folded_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, note: str, query: str
+) -> None:
+    """Finding the place for a snippet in three notes stopped all other requests for seconds."""
+    threads: list[int] = []
+
+    def recorded(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: object) -> object:
+            threads.append(get_ident())
+            return work(*given)
+
+        return run
+
+    monkeypatch.setattr(notes_texts, "fold", recorded(notes_texts.fold))
+    monkeypatch.setattr(results, "unfolded_place", recorded(results.unfolded_place))
+    sandbox = Sandbox.demo()
+    sandbox.state.users["alice"].files.put("/Notes/Long.md", note.encode())
+
+    found = await call(account_in(sandbox), "nc_notes_search_notes", query=query)
+
+    assert [hit.snippet for hit in found.notes if "tulips" in hit.snippet and hit.title == "Long"]
+    assert threads
+    assert get_ident() not in threads
 
 
 def test_a_replacement_that_would_take_all_memory_is_refused() -> None:

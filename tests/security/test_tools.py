@@ -8,6 +8,15 @@ from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.result import Result
+from nextcloud_mcp_server.web.request_context import (
+    CONFIRM,
+    CONSENT,
+    DONE,
+    NEXTCLOUD,
+    NOT_ME,
+    PROVISION,
+    SIGN_IN,
+)
 from tests.integration.personal_app import Asked, PersonalApp
 
 ORDER = (
@@ -49,6 +58,12 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert asked.urls == []
 
 
+@pytest.mark.parametrize("path", [PROVISION, SIGN_IN, CONSENT, NEXTCLOUD, CONFIRM, NOT_ME, DONE])
+def test_every_page_of_a_consent_request_is_one_that_no_text_may_link_to(path: str) -> None:
+    """Without a session they all lead to the page of the request, which may be another client's."""
+    assert answer.neutralise_links(f"https://mcp.example.org{path}?elicitationId=1") == answer.DEFANGED
+
+
 class Quoted(Result):
     text: str
 
@@ -72,6 +87,12 @@ class Quoted(Result):
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",
         "https://id.example.org/connect?client_id=x;response_type=code;scope=all",
+        # PHP and others read these names as `client_id`, `response_type` and `user_code`.
+        "https://id.example.org/sso?client.id=x&response%20type=code",
+        "https://id.example.org/sso?client%5Bid=x&+response_type%5B%5D=code",
+        "https://id.example.org/sso?CLIENT_ID=x&client_id%00=x&Response_Type=code",
+        "https://id.example.org/device?user+code=ABCD-EFGH",
+        "https://id.example.org/sso?client\\_id=x&response\\_type=code",
         # Behind `?` and `#` two dots leave nothing.
         "https://cloud.example.org/login/v2/flow/abc#/../../../../..",
         "https://cloud.example.org/login/v2/flow/abc?x=/../../../../..",

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from nextcloud_mcp_server.cli import app
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +60,35 @@ def test_the_readme_leads_to_the_list_of_all_toolsets_and_names_none_that_is_gon
     assert "docs/tools.md" in text
     assert named
     assert set(named) <= TOOLSETS.keys() - {CONNECTION}
+
+
+def test_the_readme_installs_from_an_address_before_it_names_make() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    install = text[text.index("## Install") : text.index("## Two commands")]
+
+    first = re.findall(r"^```\n(.+)\n```$", install, flags=re.MULTILINE)[0]
+    assert first == "uv tool install git+ADDRESS"
+    assert text.index(first) < text.index("make ")
+    expected = ("uvx --from git+ADDRESS", "pipx install git+ADDRESS", "python3-venv", "| Windows |")
+    assert [part for part in expected if part not in install] == []
+    # The bare name is another project on PyPI.
+    assert re.findall(r"(?:install|--from) nextcloud-mcp-server\b(?! without)", text) == []
+
+
+def test_every_command_that_a_document_names_exists() -> None:
+    known = get_command(app)
+    groups = {name: set(getattr(command, "commands", {})) for name, command in known.commands.items()}  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
+    named: set[tuple[str, str]] = set()
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        named |= set(
+            re.findall(r"(?<![\w/=])nextcloud-mcp-server (?!nextcloud)([a-z]+)(?: ([a-z]+))?(?!\w)", text)
+        )
+
+    assert len(named) > 15
+    unknown = [
+        (name, following)
+        for name, following in sorted(named)
+        if name not in groups or (groups[name] and following not in groups[name])
+    ]
+    assert unknown == []

@@ -89,6 +89,35 @@ def test_only_the_wire_compares_protocol_versions() -> None:
     assert compared == []
 
 
+#: Modules that parse JSON without `foreign.read_json`: it is this server's own, or the module is a guard itself.
+OWN_JSON = frozenset(
+    {
+        "auth/builtin/authorization.py",
+        "auth/consent/oidc_sign_in.py",
+        "auth/strict_json.py",
+        "formats/foreign.py",
+        "formats/windows_zones.py",
+        "protocol/wire.py",
+        "tools/schemas.py",
+        "web/callback_result.py",
+        "web/cookies.py",
+    }
+)
+
+
+def test_json_of_others_is_parsed_in_one_way() -> None:
+    """`json.loads` raises RecursionError, too."""
+    outside = ("commands/", "demo/", "sandbox/", "storage/")
+    parsing = {
+        module
+        for path in MODULES
+        if not (module := path.relative_to(PACKAGE).as_posix()).startswith(outside)
+        and re.search(r"\bjson\.loads?\(|\.json\(\)", text_of(path))
+    }
+
+    assert parsing == OWN_JSON
+
+
 def test_an_init_holds_one_docstring() -> None:
     packages = [path for path in MODULES if path.name == "__init__.py"]
 

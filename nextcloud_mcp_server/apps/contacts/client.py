@@ -27,7 +27,7 @@ MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
 
 #: Changing a card takes time for each of its lines, during which other requests wait.
-_MOST_LINES: Final = 5_000
+_MOST_LINES: Final = 1_000
 
 _BOOK: Final = (
     "d:displayname", "d:resourcetype", "card:addressbook-description", "oc:read-only",

@@ -265,8 +265,10 @@ def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
     left = [line for line in card.every(name) if _value(line)]
     new: list[tuple[str | None, str]] = []
     form = _same(name)
+    forms = {line: form(_value(line)) for line in left}
     for label, value in map(_taken_apart, entries):
-        twins = [line for line in left if form(_value(line)) == form(value)]
+        wanted = form(value)
+        twins = [line for line in left if forms[line] == wanted]
         line = next((one for one in twins if _labelled(card, one, label)), twins[0] if twins else None)
         if line is None:
             new.append((label, value))

@@ -7,12 +7,12 @@ rejects all requests from this server's address. So only listed forms are reques
 A form that is read has results of its own: answers stand under the names of their questions, and long texts are cut.
 """
 
-import json
 from typing import Annotated, Final, cast
 
 from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import foreign
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -73,7 +73,7 @@ class Question(Answer):
             return answer
         labels = {option.id: option.text for option in self.options}
         try:
-            return _worded(json.loads(answer), labels)
+            return _worded(foreign.read_json(answer), labels)
         except (ValueError, RecursionError):
             return answer
 

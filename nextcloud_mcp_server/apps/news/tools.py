@@ -130,7 +130,7 @@ async def nc_news_read_articles(
             "offset belongs to article_id."
         )
     filters = (feed_id, folder_id, starred, unread)
-    after = pagination.unseal(cursor, *filters)
+    after = pagination.unseal(cursor, *filters, least=0)
     client = nc.client(NewsClient)
     titles = {feed.id: feed.title for feed in (await client.feeds()).feeds}
     if feed_id is not None and feed_id not in titles:

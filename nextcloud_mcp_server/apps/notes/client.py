@@ -12,6 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
+from nextcloud_mcp_server.formats import foreign
 from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
@@ -26,7 +27,8 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-_MANY = 10
+#: Texts of so many characters together are prepared at once.
+_SHORT: Final = 100_000
 _CHANGE_ATTEMPTS = 6
 #: How many attempts a persistent lock uses up.
 _LOCK_ATTEMPTS = 2
@@ -126,7 +128,7 @@ class NotesClient(AppClient):
         return NotePage(
             notes=_notes(decoded(response, _NOTES)),
             cursor=following,
-            pending=int(pending) if pending.isdecimal() else 0,
+            pending=foreign.integer(pending) or 0,
             listed_at=_listed_at(response),
         )
 
@@ -343,8 +345,8 @@ def _notes(listed: list[Note | _BareId]) -> list[Note]:
 
 
 async def _prepared(notes: list[Note]) -> list[SearchedNote]:
-    """Prepare notes for search; many of them in a thread, because their texts may be long."""
-    if len(notes) < _MANY:
+    """Prepare notes for search; in a thread, unless their texts are short."""
+    if sum(len(one.title) + len(one.content or "") for one in notes) < _SHORT:
         return [SearchedNote.of(one) for one in notes]
     return await to_thread.run_sync(lambda: [SearchedNote.of(one) for one in notes])
 
@@ -362,7 +364,7 @@ def _listed_at(response: httpx2.Response) -> int | None:
     """Return when a list, or its first chunk, was requested, by Nextcloud's clock."""
     try:
         return int(parsedate_to_datetime(response.headers["Last-Modified"]).timestamp())
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         return None
 
 

@@ -1,6 +1,6 @@
 """Results of the note tools."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -122,6 +122,11 @@ def info(note: Note) -> NoteInfo:
         readonly=note.readonly or None,
         unreadable=note.error or None,
     )
+
+
+def hits(found: Iterable[tuple[SearchedNote, int | None]]) -> list[NoteHit]:
+    """Return the notes that were found."""
+    return [hit(note, at) for note, at in found]
 
 
 def hit(found: SearchedNote, at: int | None) -> NoteHit:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
+from nextcloud_mcp_server.nextcloud.ranking import aside, rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.spelling import composed, folded
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import note_pictures, pagination, time_argument
@@ -81,8 +81,10 @@ async def nc_notes_search_notes(
     texts = await nc.client(NotesClient).texts()
     listed = by_preference(texts.notes)
     ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
+    hits = [(listed[hit.number], hit.at) for hit in ranking.hits[:limit]]
     return results.NoteHits(
-        notes=[results.hit(listed[hit.number], hit.at) for hit in ranking.hits[:limit]],
+        # Finding the places in texts of megabytes takes a while.
+        notes=await aside(partial(results.hits, hits), uid=nc.uid),
         total=len(ranking.hits),
         not_found=ranking.missing or None,
         searched=None if texts.complete else len(texts.notes),

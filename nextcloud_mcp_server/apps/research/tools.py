@@ -162,11 +162,11 @@ def _sealed(nc: Account, kind: str, which: str, offset: int = 0) -> str:
 
 def _opened(nc: Account, asked: str) -> _Here:
     try:
-        position = pagination.unseal(asked, "research", nc.uid)
+        position = pagination.unseal(asked, "research", nc.uid, least=0)
     except InvalidInput:
         position = None
     what = None if position is None else _WHAT.fullmatch(position.name)
-    if position is None or what is None or position.number < 0:
+    if position is None or what is None:
         raise InvalidInput(f"{quoted(asked)} is no id that search answered: search again and pass one on.")
     return _Here(kind=what["kind"], which=what["which"], offset=position.number)
 

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Final
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -93,7 +93,7 @@ async def nc_search_find_items(
     if cursor is None:
         found = await nc.search.search_all(chosen, query, limit=limit)
     elif len(chosen) == 1:
-        after = pagination.unseal(cursor, *filters, chosen[0].id)
+        after = pagination.unseal(cursor, *filters, chosen[0].id, least=0)
         found = [await nc.search.search(chosen[0], query, limit=limit, at=_opened(after))]
     else:
         raise InvalidInput("A cursor belongs to one provider: pass that one alone in 'providers'.")
@@ -133,5 +133,8 @@ def _closed(place: Place) -> Position:
 def _opened(after: Position | None) -> Place | None:
     if after is None:
         return None
-    cursor, last = _PLACE.validate_json(after.name)
-    return Place(cursor, max(0, after.number), last)
+    try:
+        cursor, last = _PLACE.validate_json(after.name)
+    except ValidationError:
+        raise pagination.of_another_list() from None
+    return Place(cursor, after.number, last)

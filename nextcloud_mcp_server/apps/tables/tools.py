@@ -26,6 +26,8 @@ tables = Toolset("tables")
 
 _CHUNK = 500
 _SEARCHED_ROWS = 5_000
+#: A longer condition would be compared with thousands of cells.
+_LONGEST_WANTED = 10_000
 _COMPARISON = re.compile(r"(<=|>=|!=|<|>)(.+)")
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "!=": operator.ne,
@@ -180,6 +182,8 @@ def _stored(columns: Sequence[Column], values: Mapping[str, object], *, whole: b
     """Convert values by name to stored values by id; `whole` is for a new row."""
     if not values:
         raise InvalidInput("'values' is empty: send at least one column with its value.")
+    if len(values) > len(columns):
+        raise InvalidInput("'values' has more values than the table has columns: name each column once.")
     found = {(column := _column(columns, name)).id: stored(column, value) for name, value in values.items()}
     missing = [
         column.title
@@ -199,6 +203,8 @@ def _tests(columns: Sequence[Column], query: str, where: Mapping[str, object]) -
     """
     if len(where) > len(columns):
         raise InvalidInput("'where' has more conditions than the table has columns: name each column once.")
+    if any(isinstance(wanted, str) and len(wanted) > _LONGEST_WANTED for wanted in where.values()):
+        raise InvalidInput(f"A condition in 'where' cannot be longer than {_LONGEST_WANTED:,} characters.")
     tests = [_test(_column(columns, name), wanted) for name, wanted in where.items()]
     if query.split():
 
@@ -218,12 +224,14 @@ def _test(column: Column, wanted: object) -> Callable[[Row], bool]:
     if column.type == "number":
         return _compared(column, "==", str(wanted))
 
+    one_of = folded(str(wanted))
+    equal = folded(_clock_text(column, str(wanted)))
+
     def is_it(row: Row) -> bool:
         value = shown(column, row.values.get(column.id))
         if isinstance(value, list):
-            return folded(str(wanted)) in [folded(str(one)) for one in cast("list[object]", value)]
+            return one_of in [folded(str(one)) for one in cast("list[object]", value)]
         if isinstance(value, str):
-            equal = folded(_clock_text(column, str(wanted)))
             return equal in folded(value) if column.type in ("text", "datetime") else equal == folded(value)
         return value == wanted or (value is None and wanted in ("", False))
 

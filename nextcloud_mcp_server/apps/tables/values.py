@@ -15,15 +15,18 @@ from typing import Annotated, Final, cast
 from pydantic import Field
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import foreign
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.php_json import LIST
+from nextcloud_mcp_server.nextcloud.php_json import LIST, as_map
 from nextcloud_mcp_server.nextcloud.spelling import folded
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MOST_STARS: Final = 5
 _WHOLE: Final = 100
 _LISTED: Final = 30
+#: Longer texts are no choice of a selection.
+_LONGEST_LABEL: Final = 10_000
 #: The largest integer up to which a float represents every integer.
 _EXACT: Final = 2**53
 _PREFIXES: Final = {0: "", 1: "group:", 2: "team:"}
@@ -112,8 +115,7 @@ def _unfit(column: Column, what: str) -> errors.InvalidInput:
 
 def _whole(value: object) -> int | None:
     """Return the id of an option, which is stored as a number or as text."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() else None
+    return foreign.integer(str(value)) if isinstance(value, str | int) else None
 
 
 def _choice(column: Column, value: object) -> object:
@@ -132,9 +134,10 @@ def _ticked(_: Column, value: object) -> bool:
 def _link(_: Column, value: object) -> object:
     """Return the URL of a link, which is stored with its title as JSON."""
     try:
-        return json.loads(str(value))["value"]
-    except (ValueError, TypeError, KeyError):
-        return value
+        url = as_map(foreign.read_json(value)).get("value") if isinstance(value, str) else None
+    except ValueError:
+        url = None
+    return url if isinstance(url, str) else value
 
 
 def _people(_: Column, value: object) -> object:
@@ -201,14 +204,15 @@ def _tick(column: Column, value: object) -> str:
 
 
 def _chosen(column: Column, value: object) -> int:
+    text = str(value) if isinstance(value, str | int | float) else ""
     # Two options may differ in letter case alone.
-    forms: tuple[Callable[[str], str], ...] = (str, folded)
-    found = next(
-        (each.id for form in forms for each in column.options if form(each.label) == form(str(value))), None
-    )
+    found = next((each.id for each in column.options if each.label == text), None)
+    if found is None and len(text) <= _LONGEST_LABEL:
+        wanted = folded(text)
+        found = next((each.id for each in column.options if folded(each.label) == wanted), None)
     if found is None:
         labels = ", ".join(f"“{option.label}”" for option in column.options[:_LISTED])
-        raise _unfit(column, f"has no choice “{value}”. Its choices are: {labels or 'none'}")
+        raise _unfit(column, f"has no choice “{text[:100]}”. Its choices are: {labels or 'none'}")
     return found
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, CommentRow, CommentsClient
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import foreign
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part
@@ -150,9 +151,11 @@ async def nc_files_list_comments(
     nc: Account, path: str, *, limit: Annotated[int, Field(ge=1, le=100)] = 30, cursor: str | None = None
 ) -> CommentPage:
     """List what people said about a file or folder, newest first; unread ones stay unread."""
-    after = pagination.unseal(cursor, "comments", path)
+    after = pagination.unseal(cursor, "comments", path, least=0)
+    first, before = (0, None) if after is None else (after.number, foreign.integer(after.name))
+    if after is not None and after.name and before is None:
+        raise pagination.of_another_list()
     entry, details = await nc.files.details(path)
-    first, before = (after.number, int(after.name)) if after else (0, None)
     found, more = await nc.client(CommentsClient).list_comments(
         details.file_id, limit=limit, first=first, before=before
     )
@@ -160,7 +163,7 @@ async def nc_files_list_comments(
     more = more or len(rows) < len(found)
     last = found[len(rows) - 1].number if rows else before
     # New comments have moved the others down: these are fetched again and recognized by their ids.
-    following = Position.of(first + (len(rows) or limit), str(last))
+    following = Position.of(first + (len(rows) or limit), "" if last is None else str(last))
     return CommentPage(
         path=entry.path, items=rows, cursor=pagination.seal(following, "comments", path) if more else None
     )

@@ -135,7 +135,7 @@ async def nc_talk_list_messages(
     cursor: str | None = None,
 ) -> MessagePage:
     """Read what was said in a conversation, the newest first; nothing is marked as read."""
-    after = pagination.unseal(cursor, "messages", conversation)
+    after = pagination.unseal(cursor, "messages", conversation, least=0)
     history = await nc.client(TalkClient).history(
         conversation, limit=limit, before=None if after is None else after.number
     )

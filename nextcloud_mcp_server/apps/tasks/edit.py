@@ -79,8 +79,7 @@ def _is_parent(line: Line) -> bool:
 
 
 def _set_parent(task: Component, parent: str) -> None:
-    for line in [line for line in task.every("RELATED-TO") if _is_parent(line)]:
-        task.replace(line, None)
+    task.change("RELATED-TO", lambda line: None if _is_parent(line) else line)
     if parent:
         task.add(Line.of("RELATED-TO;RELTYPE=PARENT", escape(parent)))
 

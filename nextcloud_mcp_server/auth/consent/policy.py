@@ -1,10 +1,10 @@
 """The operator's settings for consent, and the sentences with which consent is asked for."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from nextcloud_mcp_server.storage.records import Grant
+from nextcloud_mcp_server.storage.records import Elicitation, Grant
 
 #: A consent request that is not finished in this time has expired.
 LIFETIME = timedelta(seconds=600)
@@ -25,13 +25,15 @@ class Policy:
     """The operator's settings for consent.
 
     `page_url` builds the URL of this server's consent page from an id. With None users go straight to
-    Nextcloud, as they must in a process without a web server.
+    Nextcloud, as they must in a process without a web server. `page_is_gone` tells whether a page that an earlier
+    process linked to has ended with it; None where pages outlive processes.
     """
 
     nextcloud_url: str
     nextcloud_host: str
     bound: frozenset[str]
     page_url: Callable[[str], str] | None
+    page_is_gone: Callable[[str], Awaitable[bool]] | None = None
 
     @property
     def kind(self) -> str:
@@ -40,6 +42,17 @@ class Policy:
         The two kinds do not mix.
         """
         return "page" if self.page_url else "direct"
+
+    async def beside(self, find_open: Callable[[], Awaitable[Elicitation | None]]) -> "Policy":
+        """Return the policy for a new consent request: without a page for a client whose page ended with its process.
+
+        Some clients start a process for each call. The page of such a process is gone before anybody can open it,
+        while Nextcloud's own page works at any time.
+        """
+        left = None if self.page_is_gone is None else await find_open()
+        if self.page_is_gone is None or left is None or not await self.page_is_gone(left.url):
+            return self
+        return replace(self, page_url=None)
 
     def message(self, grant: Grant | None) -> str:
         """Return the sentence that asks for consent; `grant` is what the user has given already."""

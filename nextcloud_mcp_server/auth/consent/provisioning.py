@@ -7,6 +7,7 @@ storage, so one of two concurrent ones wins. `complete` is reached in one transa
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
@@ -48,10 +49,9 @@ MOST_REFUSALS = 3
 class Provisioning:
     """Creates consent requests and records how they end.
 
-    `within` limits it to the one user of single-user mode, for the same reason as in `Poller`: a consent request
-    that a server for another Nextcloud began must not be continued at this one. Without it there are many users,
-    each of whom signs in before they answer: then only an account that was known beforehand is accepted from a
-    login flow, since every holder of its link can finish it.
+    `within` limits it to the one user of single-user mode: as in `Poller`, a consent request of a server for another
+    Nextcloud must not be continued at this one. Without it many users sign in before they answer: then only an account
+    that was known beforehand is accepted from a login flow, since every holder of its link can finish it.
     """
 
     def __init__(
@@ -103,29 +103,31 @@ class Provisioning:
             raise MissingScope(
                 f"This server's settings do not allow {', '.join(sorted(missing))}; tell the operator."
             )
-        page_url = self._policy.page_url
+        policy = await self._policy.beside(partial(self.find_active, caller))
+        page_url = policy.page_url
         elicitation, made = await self._database.elicitations.open(
             principal=caller.principal,
             client_id=caller.client_id,
             client_name=caller.client_name,
-            kind=self._policy.kind,
-            scopes=scopes if page_url else self._policy.bound,
+            kind=policy.kind,
+            scopes=scopes if page_url else policy.bound,
             ttl=LIFETIME,
             new_url=page_url or (lambda _: ""),
         )
-        url = elicitation.url
+        # The page may have moved to another port or address since the request was stored.
+        url = elicitation.url if page_url is None or made else page_url(elicitation.id)
         if page_url is None and not url:
-            secret = await self._provider.authorize_url(elicitation, self._policy.bound)
-            url = secret.get_secret_value()
+            url = (await self._provider.authorize_url(elicitation, policy.bound)).get_secret_value()
+        if url != elicitation.url:
             await self._database.elicitations.set_url(elicitation.id, url)
         return ElicitationRequired(
-            self._policy.message(grant), url=url, elicitation_id=elicitation.id, reused=not made
+            policy.message(grant), url=url, elicitation_id=elicitation.id, reused=not made
         )
 
     async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
         """Return a user's own consent request; None for unknown, malformed and other users' ids alike."""
-        elicitation = await self._find(elicitation_id)
-        return elicitation if elicitation and elicitation.principal == principal else None
+        found = await self._find(elicitation_id)
+        return found if found and found.principal == principal else None
 
     async def find_active(self, caller: Caller) -> Elicitation | None:
         """Return the open consent request of this caller, if there is one."""
@@ -155,8 +157,7 @@ class Provisioning:
 
     async def see(self, elicitation_id: str, who: SignedIn) -> ConsentRequest:
         """Return a consent request as its page shows it, without changing it; raises as `own`."""
-        # Completion deletes the flow and adds the grant. In this order, a consent request that completes between
-        # the reads is seen as complete with its grant, never as open without its flow.
+        # Completion deletes the flow and adds the grant: in this order it is never seen as open without its flow.
         flow = await self._database.login_flows.find(elicitation_id)
         return await self._consent_request(await self.own(elicitation_id, who), flow)
 

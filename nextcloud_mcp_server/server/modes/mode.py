@@ -1,7 +1,7 @@
 """What differs between the modes of the server, as one object per mode."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.accounts import GrantedAccounts
-from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 class Mode(ABC, Generic[AuthT]):
     """How users sign in, and which party issues the tokens of their clients.
 
-    Creating a mode opens nothing. `page_url` returns the URL of the consent page; with None, over stdio or in a
-    command, users go straight to Nextcloud.
+    Creating a mode opens nothing. `page_url` returns the URL of the consent page; with None users go straight to
+    Nextcloud. For `page_is_gone` see `Policy`.
     """
 
     settings: Settings
     page_url: Callable[[str], str] | None = None
     overrides: Overrides = field(default_factory=Overrides)
+    page_is_gone: Callable[[str], Awaitable[bool]] | None = None
 
     #: The class that `open_services` creates for this mode.
     accounts: ClassVar[type[GrantedAccounts]] = GrantedAccounts
@@ -71,7 +72,7 @@ class Mode(ABC, Generic[AuthT]):
 
     # What is opened with the first call.
 
-    def redirect_provider(self, nextcloud: Nextcloud) -> RedirectProvider | None:  # noqa: ARG002 - for the modes that have one
+    def redirect_provider(self, nextcloud: Nextcloud) -> "RedirectProvider | None":  # noqa: ARG002 - for the modes that have one
         """Return the grant provider that sends browsers back to this server; None for Login Flow v2."""
         return None
 

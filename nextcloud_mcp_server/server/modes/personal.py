@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider
-from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.principal import Caller, personal, personal_caller
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import wire
@@ -30,14 +28,23 @@ from nextcloud_mcp_server.storage.records import Principal
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
     from nextcloud_mcp_server.auth.consent.service import ConsentService
+    from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 logger = logging.getLogger(__name__)
 
 
 class Personal(Mode["ConsentService | None"]):
-    """One user, without a sign-in. Over stdio the user consents directly at Nextcloud."""
+    """One user, without a sign-in."""
+
+    @classmethod
+    def over_stdio(cls, settings: Settings, pages: "LoopbackPages | None") -> "Personal":
+        """Create the mode of a process without a web server, with its consent page on a loopback port."""
+        if pages is None:
+            return cls(settings)
+        return cls(settings, pages.page_url, page_is_gone=pages.is_gone)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,8 +84,11 @@ class Personal(Mode["ConsentService | None"]):
             on_changed=services.forget,
         )
 
-    def _nothing_to_consent_to(self, services: Services) -> Provisioning:
+    def _nothing_to_consent_to(self, services: Services) -> "Provisioning":
         """Return the state machine of a user without consent requests: the operator configured the credential."""
+        from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider  # noqa: PLC0415 - HTTP only
+        from nextcloud_mcp_server.auth.consent.provisioning import Provisioning  # noqa: PLC0415 - HTTP only
+
         clock = self.overrides.clock
         return Provisioning(
             services.database,

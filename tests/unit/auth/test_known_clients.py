@@ -41,7 +41,14 @@ def test_a_name_from_its_own_host_imitates_no_client(name: str, place: str | Non
         *(("Cursor", "Cursor"), ("Gemini CLI", "Gemini"), ("OpenAI Codex", "OpenAI"), ("Copilot", "Copilot")),
     ],
 )
-@pytest.mark.parametrize("place", ["evil.example", "notclaude.ai", "claude.ai.evil.example", "evil:"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("evil.example", "notclaude.ai", "claude.ai.evil.example", "evil:"),
+        # Anyone may publish a program there that receives a code.
+        *("script.google.com", "sites.google.com", "gist.github.com"),
+    ],
+)
 def test_a_known_name_from_another_place_is_an_imitation(name: str, known: str, place: str) -> None:
     assert imitated(name, place) == known
 

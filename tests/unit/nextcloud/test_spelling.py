@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.auth.jwt_check import check_audience
-from nextcloud_mcp_server.errors import TokenRefused
+from nextcloud_mcp_server.errors import InvalidInput, TokenRefused
 from nextcloud_mcp_server.nextcloud import etag, spelling
 
 OWN = "https://mcp.example.org/mcp"
@@ -135,3 +135,12 @@ def test_a_machine_that_is_named_by_its_address_is_known(host: str, *, yes: bool
 )
 def test_texts_are_found_by_all_words_in_any_letter_case(query: str, *, found: bool) -> None:
     assert spelling.has_words(query, "Street party", "A\u0308rger") is found
+
+
+def test_a_query_has_so_many_different_words_and_no_more() -> None:
+    """Each is looked up in each text: thousands of them took minutes on the event loop."""
+    words = [f"w{number}" for number in range(101)]
+
+    assert spelling.has_words(" ".join(words[:100] * 20), " ".join(words).upper())
+    with pytest.raises(InvalidInput, match="more than 100 different words"):
+        spelling.has_words(" ".join(words), "")

@@ -2,6 +2,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx2
 import pytest
@@ -109,3 +110,30 @@ def test_a_start_imports_no_database_no_other_mode_and_no_app_whose_toolset_is_o
     code = [path for path in ours if path[0] != "apps" or (len(path) > 2 and path[2] != "app")]
     assert [path for path in code if OTHER_APPS & set(path)] == []
     assert ["apps", "notes", "tools"] in code
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason", "shown"),
+    [
+        ("auto", None, True),
+        ("auto", "this server was started over SSH", False),
+        ("loopback", "this server was started over SSH", True),
+        ("nextcloud", None, False),
+    ],
+)
+def test_the_consent_page_is_shown_where_a_browser_reaches_it_or_the_setting_says_so(
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    setting: str,
+    reason: str | None,
+    shown: bool,
+) -> None:
+    caplog.set_level("INFO", "nextcloud_mcp_server")
+    monkeypatch.setattr(app, "why_unreachable", Mock(return_value=reason))
+
+    pages = app.loopback_pages_of(configured(tmp_path, consent_page=setting))
+
+    assert (pages is not None) == shown
+    assert ("This server was started over SSH" in caplog.text) == (setting == "auto" and reason is not None)

@@ -1,73 +1,18 @@
-from collections.abc import Sequence
-
 import anyio
+import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.errors import (
-    ConfigurationError,
-    ElicitationRequired,
-    MissingScope,
-)
-from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.composition import build_server, open_services, running_services
+from nextcloud_mcp_server.errors import CredentialRejected, NextcloudError, WrongAccount
+from nextcloud_mcp_server.protocol.availability import NOTHING
+from nextcloud_mcp_server.server.composition import build_server
 from nextcloud_mcp_server.server.modes.personal import Personal
-from nextcloud_mcp_server.server.services import (
-    Overrides,
-)
-from nextcloud_mcp_server.settings.environment import Settings
-from tests.auth_fixtures import READ, ProcessHost, page_url
-from tests.services_fixtures import configured, opened
+from nextcloud_mcp_server.server.services import Overrides
+from tests.auth_fixtures import ProcessHost
+from tests.sdk_request import request
+from tests.services_fixtures import configured, personal
 
-
-async def test_services_with_pages_ask_through_the_page(stage: ProcessHost) -> None:
-    async with opened(stage, page=page_url) as (services, _):
-        with pytest.raises(ElicitationRequired) as caught:
-            await services.accounts.open(stage.caller, READ)
-
-    assert caught.value.url == page_url(caught.value.elicitation_id)
-
-
-async def test_users_see_the_public_address_of_nextcloud(stage: ProcessHost) -> None:
-    async with opened(stage, page=page_url, nextcloud_public_url="https://cloud.example.org") as (
-        services,
-        _,
-    ):
-        with pytest.raises(ElicitationRequired) as caught:
-            await services.accounts.open(stage.caller, READ)
-        assert services.provisioning is not None
-        assert services.provisioning.implicit_user is not None
-        consent_request = await services.provisioning.see(
-            caught.value.elicitation_id, services.provisioning.implicit_user
-        )
-
-    assert consent_request.nextcloud_host == "cloud.example.org"
-
-
-async def test_settings_limit_the_scopes_of_the_services(stage: ProcessHost) -> None:
-    async with opened(stage, toolsets=("notes",), read_only=True) as (services, _):
-        assert services.bound == READ
-        with pytest.raises(MissingScope):
-            await services.accounts.open(stage.caller, frozenset({"notes:write"}))
-
-
-async def test_a_private_ca_that_is_none_is_refused_with_the_variables_name(stage: ProcessHost) -> None:
-    bundle = stage.folder / "ca.pem"
-    bundle.write_text("nonsense")
-    mode = Personal(configured(stage, nextcloud_ca_bundle=bundle))
-
-    with pytest.raises(ConfigurationError, match="NEXTCLOUD_CA_BUNDLE"):
-        async with open_services(mode, pending=Pending(gone)):
-            raise NotImplementedError
-
-
-async def gone(elicitation_ids: Sequence[str]) -> list[str]:
-    return list(elicitation_ids)
-
-
-def personal(config: Settings, stage: ProcessHost) -> Personal:
-    """Create the mode of a server without pages."""
-    return Personal(config, overrides=Overrides(transport=stage.network, clock=stage.clock))
+OPERATOR = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("made-up")}
 
 
 async def test_the_parts_stop_together(stage: ProcessHost) -> None:
@@ -79,23 +24,6 @@ async def test_the_parts_stop_together(stage: ProcessHost) -> None:
             running = await services.database.grants.all()
 
     assert running == []
-
-
-async def test_a_command_opens_the_services_with_their_background_jobs(stage: ProcessHost) -> None:
-    async with running_services(personal(configured(stage), stage)) as (services, pending):
-        assert services.provisioning is not None
-        assert await services.provisioning.finished(["nonsense"]) == ["nonsense"]
-        pending.watch("550e8400-e29b-41d4-a716-446655440000", seconds=120)
-        assert await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
-
-
-async def test_a_command_of_an_operator_waits_for_no_consent_request(stage: ProcessHost) -> None:
-    given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("secret")}
-    async with running_services(personal(configured(stage, **given), stage)) as (services, pending):
-        ended = await pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
-
-    assert services.provisioning is None
-    assert ended
 
 
 async def test_consent_requests_are_looked_up_for_waiting_calls(stage: ProcessHost) -> None:
@@ -113,3 +41,49 @@ async def test_the_start_says_what_an_old_name_leaves_out(
     assert [said.partition(".")[0] for said in caplog.messages] == [
         "EXCLUDE_TOOLS names nc_deck_list_boards, an old name of nc_deck_get_board"
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "audited"),
+    [
+        (httpx2.Response(401), CredentialRejected, []),
+        (httpx2.Response(200, headers={"X-User-Id": "bob"}, json={}), WrongAccount, ["WrongAccount"]),
+    ],
+)
+async def test_an_app_password_that_nextcloud_refuses_for_the_apps_is_not_sent_again(
+    stage: ProcessHost, answer: httpx2.Response, error: type[NextcloudError], audited: list[str]
+) -> None:
+    asked: list[str] = []
+
+    def nextcloud(sent: httpx2.Request) -> httpx2.Response:
+        asked.append(sent.url.path.rpartition("/")[2])
+        if asked[-1] == "user":
+            meta = {"status": "ok", "statuscode": 200}
+            return httpx2.Response(200, json={"ocs": {"meta": meta, "data": {"id": "alice"}}})
+        return answer
+
+    overrides = Overrides(transport=httpx2.MockTransport(nextcloud), clock=stage.clock)
+    parts = build_server(Personal(configured(stage, **OPERATOR), overrides=overrides))
+    ctx = request(method="tools/list")
+    assert parts.availability.find_access is not None
+    with anyio.fail_after(60):
+        async with parts.running(resume=False):
+            access = await parts.availability.find_access(ctx)
+            assert access is not None
+            with pytest.raises(error):
+                await access[0](NOTHING)
+            sent = list(asked)
+            again = await parts.availability.find_access(ctx)
+            opened = stage.folder.joinpath("state.db").exists()
+            services = await parts.services.get()
+            await services.audit.flush()
+            recorded = [
+                entry.result
+                for entry in await services.database.audit.recent(parts.mode.caller(ctx).principal, 5)
+            ]
+
+    assert sent[:2] == ["user", "capabilities"]
+    assert asked == sent
+    assert (again is None) == (error is CredentialRejected)
+    assert opened == bool(audited)
+    assert recorded == audited

@@ -60,6 +60,17 @@ def test_no_page_is_larger_than_asked_for(text: str, limit: int) -> None:
     assert all(end - start <= limit for start, end, _ in found)
 
 
+@pytest.mark.parametrize("charset", [UTF8, Charset("utf-16-le"), Charset("gb18030"), Charset("cp932")])
+def test_a_page_of_a_long_line_ends_between_words(charset: Charset) -> None:
+    """Otherwise a text could place a consent link where a page ends, and neither page would hold it."""
+    text = "日本 " * 40 + "https://cloud.example.org/login/v2/flow/abc"
+    limit = len(text.encode(charset.codec)) - 8 * charset.unit
+
+    found = [page for _, _, page in pages(text.encode(charset.codec), limit, charset)]
+
+    assert found == ["日本 " * 40, "https://cloud.example.org/login/v2/flow/abc"]
+
+
 def test_a_page_ends_with_a_line_when_that_costs_less_than_half_of_it() -> None:
     data = b"one\ntwo\nthree three three three\n"
 
@@ -68,7 +79,7 @@ def test_a_page_ends_with_a_line_when_that_costs_less_than_half_of_it() -> None:
 
     assert short is not None
     assert long is not None
-    assert (short.text, long.text) == ("one\ntwo\n", "three thre")
+    assert (short.text, long.text) == ("one\ntwo\n", "three ")
 
 
 @pytest.mark.parametrize(("skip", "rest"), [(1, "é日🎉"), (2, "日🎉"), (3, "日🎉"), (4, "🎉"), (8, "")])

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.sanitize import shown
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.file_results import Row
 
 ROWS = TypeAdapter(list[Row])
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
-    ["\0" * 40, '"' * 40]
+    ["\0" * 40, '"' * 40, "\\" * 40, "\U000e0041" * 40, "<U+0041>" * 5, "\x7f" * 40]
 )
 rows = st.builds(
     Row,
@@ -28,7 +29,7 @@ rows = st.builds(
 
 @given(st.lists(rows, min_size=1, max_size=5))
 def test_rows_take_no_more_than_they_say(page: list[Row]) -> None:
-    written = ROWS.dump_json(page, exclude_none=True)
+    written = shown(ROWS.dump_json(page, exclude_none=True).decode()).encode()
 
     assert len(written) - len("[]") < sum(row.most_bytes for row in page)
 

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.spelling import folded
+from nextcloud_mcp_server.tools.answer import DEFANGED, safe
 from nextcloud_mcp_server.tools.text_page import cut, snippet
 
 
-@given(text=st.text(alphabet="aä日🎉\n\r", max_size=300), limit=st.integers(min_value=1, max_value=50))
+@given(text=st.text(alphabet="aä日🎉\n\r ", max_size=300), limit=st.integers(min_value=1, max_value=50))
 def test_following_next_offset_gives_every_byte_once(text: str, limit: int) -> None:
     parts: list[str] = []
     offset: int | None = 0
@@ -24,6 +25,18 @@ def test_following_next_offset_gives_every_byte_once(text: str, limit: int) -> N
 def test_a_page_ends_at_a_line_where_that_does_not_make_it_tiny() -> None:
     assert cut("one\ntwo\nthree", offset=0, limit=10).text == "one\ntwo\n"
     assert cut("a\nbbbbbbbbbbbbbbbbbb", offset=0, limit=10).text == "a\nbbbbbbbb"
+
+
+def test_a_page_of_a_long_line_ends_between_words() -> None:
+    """Otherwise a text could place a consent link where a page ends, and neither page would hold it."""
+    text = "word " * 5_999 + "https://cloud.example.org/login/v2/flow/abc and more"
+
+    first = cut(text, offset=0, limit=30_000)
+    second = cut(text, offset=first.next_offset or 0, limit=30_000)
+
+    assert first.text == "word " * 5_999
+    assert safe(second.text) == f"{DEFANGED} and more"
+    assert cut("a bbbbbbbbbbbbbbbbbb", offset=0, limit=10).text == "a bbbbbbbb"
 
 
 def test_an_offset_inside_a_character_moves_on_and_one_beyond_the_end_is_refused() -> None:

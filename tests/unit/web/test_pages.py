@@ -17,6 +17,9 @@ from tests.single_user_pages import SingleUserPages
         ("x" * 64, "x" * 64),
         ("x" * 65, "x" * 63 + "…"),
         ("\u200b", ""),
+        # Marks on top of each other cover the lines around; words have at most four on a letter.
+        ("A\u0334" + "\u0301" * 60 + "b", "A\u0334\u0301\u0301\u0301b"),
+        ("ש\u05bc\u05c1\u05b8\u0591ל\u05d5ם", "ש\u05bc\u05c1\u05b8\u0591ל\u05d5ם"),
     ],
 )
 def test_a_name_is_one_short_line_of_visible_characters(given: str, shown: str) -> None:
@@ -28,6 +31,14 @@ def test_a_long_server_name_may_break_after_its_dots() -> None:
     assert (
         Name.of_host(f"cloud.<b>.{'x' * 20}").__html__() == f"<bdi>cloud.<wbr>&lt;b&gt;.<wbr>{'x' * 20}</bdi>"
     )
+
+
+def test_a_server_name_that_is_too_long_keeps_its_end() -> None:
+    """Whoever owns `evil.example` also chooses what stands before it."""
+    name = f"claude.ai.{'x' * 60}.evil.example"
+
+    assert Name.of_host(name).plain == f"…{name[-63:]}"
+    assert Name.of_host(name[-64:]).plain == name[-64:]
 
 
 def test_permissions_stand_in_the_order_of_the_one_list() -> None:

@@ -3,6 +3,7 @@
 import codecs
 from typing import Any, cast
 
+import httpx2
 import pytest
 
 from nextcloud_mcp_server.apps.files.resources import Files
@@ -11,7 +12,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools.documents import Documents
-from tests.dav_fakes import ProgressLog, account_in, call, nothing_read
+from tests.dav_fakes import MOMENT, ProgressLog, account_in, call, http_over, nothing_read
 
 CSV = "Name;Betrag\r\nMüller;12,50\r\nSchäfer;7\r\n"
 #: What is in the file, which encoding is answered.
@@ -163,6 +164,47 @@ async def test_a_page_far_inside_a_file_of_mostly_ascii_is_read_in_the_files_enc
     read = await call(account, "nc_files_read_file", path="a.txt", offset=55_000)
 
     assert (read.content, read.encoding) == ("Müller zahlt für Größe\n" * 20, "windows-1252")
+
+
+async def test_a_later_page_is_one_request_and_the_beginning_of_another_version_is_read_again() -> None:
+    western, cyrillic = "Müller zahlt\n" * 5_000, "Это письмо на стене\n" * 3_600
+    sandbox, account = put("a.txt", western.encode("cp1252"))
+
+    async def page(offset: int) -> tuple[int, str, str]:
+        sandbox.requests.clear()
+        read = await call(account, "nc_files_read_file", path="a.txt", offset=offset, limit=20)
+        return sandbox.requests.total, read.encoding, read.content
+
+    first = await page(0)
+    later = await page(13)
+    sandbox.state.users["alice"].files.put("a.txt", cyrillic.encode("cp1251"), modified_at=1)
+    changed = await page(20)
+    and_later = await page(40)
+
+    assert first == (1, "windows-1252", "Müller zahlt\n")
+    assert later == (1, "windows-1252", "Müller zahlt\n")
+    assert changed == (2, "windows-1251", "Это письмо на стене\n")
+    assert and_later == (1, "windows-1251", "Это письмо на стене\n")
+
+
+async def test_a_later_page_of_a_file_without_etag_asks_for_the_beginning_each_time() -> None:
+    text = ("Müller zahlt\n" * 5_000).encode("cp1252")
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        first, last = map(int, request.headers["Range"].removeprefix("bytes=").split("-"))
+        part = text[first : last + 1]
+        ranged = {"Content-Range": f"bytes {first}-{first + len(part) - 1}/{len(text)}"}
+        asked.append(first)
+        return httpx2.Response(
+            206, headers=ranged | {"Last-Modified": MOMENT}, stream=httpx2.ByteStream(part)
+        )
+
+    asked: list[int] = []
+    account = Account(http_over(answer))
+    for offset in (0, 13, 26):
+        await call(account, "nc_files_read_file", path="a.txt", offset=offset, limit=20)
+
+    assert asked == [0, 13, 0, 26, 0]
 
 
 @pytest.mark.parametrize(("data", "_encoding"), FILES)

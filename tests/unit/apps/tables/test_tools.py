@@ -403,3 +403,14 @@ async def test_a_row_that_cannot_be_read_afterwards_is_written(
         "It is written, but it could not be read afterwards, so what is stored is not "
     )
     assert len(table.rows) == 1
+
+
+async def test_more_values_than_columns_and_conditions_of_megabytes_are_refused(
+    alice: Account, table: StoredTable
+) -> None:
+    values = {f"n{'a' * number}me": "x" for number in range(100)}
+
+    with pytest.raises(errors.InvalidInput, match="more values than the table has columns"):
+        await call(alice, "create_row", table_id=table.id, values=values)
+    with pytest.raises(errors.InvalidInput, match="cannot be longer than 10,000 characters"):
+        await call(alice, "get_table", table_id=table.id, where={"name": "é" * 1_000_000})

@@ -144,3 +144,31 @@ def test_a_whole_number_may_be_written_with_a_point(subtype: str) -> None:
 
     assert (outcome(made, 5.0), outcome(made, 5)) == ((5, ""), (5, ""))
     assert outcome(made, 2.5)[1].startswith("'Count' must be a whole number from 0 to ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (("selection", ""), "9" * 5_000), (("selection", ""), True), (("selection", ""), 1.5),
+        (("selection", "multi"), ["9" * 5_000, "²"]),
+        (("text", "link"), "[" * 100_000), (("text", "link"), '{"value":' * 100_000), (("text", "link"), 5),
+        (("text", "link"), '{"value": ' + "[" * 500 + "]" * 500 + "}"),
+        (("text", "link"), '["value"]'), (("text", "link"), '{"value": ' + "9" * 5_000 + "}"),
+        (("text", "link"), '{"title": "x"}'),
+    ],
+)  # fmt: skip
+def test_a_stored_value_that_cannot_be_read_is_shown_as_it_is(kind: tuple[str, str], value: object) -> None:
+    """Whoever can write a row could make each reading of the table fail."""
+    assert shown(column(type=kind[0], subtype=kind[1], selectionOptions=OPTIONS), value) == value
+
+
+def test_a_choice_is_found_by_its_number_and_a_link_by_its_address() -> None:
+    assert shown(column(type="selection", subtype="", selectionOptions=OPTIONS), "1") == OPTIONS[0]["label"]
+    assert shown(column(type="text", subtype="link"), '{"title": "x", "value": "https://h/"}') == "https://h/"
+
+
+def test_a_choice_of_megabytes_is_refused_in_few_words() -> None:
+    """It was folded once for each option."""
+    made = column(type="selection", subtype="", selectionOptions=OPTIONS)
+
+    assert len(outcome(made, "é" * 2_000_000)[1]) < 400

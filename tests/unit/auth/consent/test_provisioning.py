@@ -100,6 +100,42 @@ async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(s
     assert asked.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
+async def test_a_page_that_moved_is_linked_to_where_it_is_now(stage: ProcessHost) -> None:
+    async def never_gone(_: str) -> bool:
+        return False
+
+    one = await stage.process(pages=(lambda each: f"http://127.0.0.1:1/{each}", never_gone))
+    other = await stage.process(pages=(lambda each: f"http://127.0.0.1:2/{each}", never_gone))
+
+    first, second = await need(one, stage), await need(other, stage)
+
+    assert first.elicitation_id == second.elicitation_id
+    assert second.url == f"http://127.0.0.1:2/{second.elicitation_id}"
+    stored = await one.database.elicitations.find(first.elicitation_id)
+    assert stored is not None
+    assert stored.url == second.url
+
+
+async def test_a_client_whose_page_ended_with_its_process_goes_straight_to_nextcloud(
+    stage: ProcessHost,
+) -> None:
+    looked_for: list[str] = []
+
+    async def gone(url: str) -> bool:
+        looked_for.append(url)
+        return True
+
+    process = await stage.process(bound=READ, pages=(lambda each: f"http://127.0.0.1:1/{each}", gone))
+    first, second, third = [await need(process, stage) for _ in range(3)]
+
+    assert first.url.startswith("http://127.0.0.1:1/")
+    assert second.url == third.url
+    assert second.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
+    assert "It will allow: " in str(second)
+    # The first has no page to look for yet; later the open one straight to Nextcloud is used again.
+    assert set(looked_for) == {first.url}
+
+
 async def test_a_user_whose_access_was_refused_is_asked_to_give_it_again(
     stage: ProcessHost, process: Process
 ) -> None:
