@@ -11,7 +11,7 @@ from nextcloud_mcp_server.commands.console import Progress, open_browser, print_
 from nextcloud_mcp_server.errors import ConfigurationError, ConsentDeclined, ElicitationRequired
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.server.app import loopback_pages_of
+from nextcloud_mcp_server.server.app import loopback_pages_of, say_why_no_page
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.opening import running_services
 from nextcloud_mcp_server.server.services import (
@@ -48,7 +48,7 @@ async def _connect(settings: Settings, browser: bool) -> None:  # noqa: FBT001 -
     await _reach(settings)
     progress, pages = Progress(), loopback_pages_of(settings)
     if pages is None:
-        say("You go straight to Nextcloud, and allow what follows with one click; see CONSENT_PAGE.")
+        say_why_no_page(settings)
     async with running_services(Personal.over_stdio(settings, pages), pages=pages) as (opened, pending):
         try:
             name = await connect_account(

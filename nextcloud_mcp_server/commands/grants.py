@@ -230,7 +230,12 @@ async def _revoke_personal(settings: Settings, every: bool) -> None:  # noqa: FB
 async def _revoke(settings: Settings) -> None:
     url = str(nextcloud_url_of(settings))
     async with running_services(Personal(settings)) as (opened, _):
-        ended = await opened.accounts.disconnect(personal_caller(url, "The command line"))
+        caller = personal_caller(url, "The command line")
+        ended = await opened.accounts.disconnect(caller)
+        # Now, and not when a client disconnects, the user may connect another account.
+        for holding in await opened.database.accounts.all():
+            if holding.principal == caller.principal:
+                await opened.database.accounts.release(holding)
     if not ended.was_connected:
         say(f"Nothing is connected at {url}.")
     elif ended.at_nextcloud:

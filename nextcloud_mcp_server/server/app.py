@@ -57,19 +57,29 @@ async def run_stdio(settings: Settings, listening: Callable[[], None]) -> None:
         parts = build_server(Personal.over_stdio(own, pages))
         async with _checking_nextcloud(own), parts.running(pages=pages):
             listening()
+            say_why_no_page(own)
             await parts.mcp.run_stdio_async()
 
 
 def loopback_pages_of(settings: Settings) -> LoopbackPages | None:
     """Return the consent page of a process without a web server; None where people go straight to Nextcloud."""
-    if settings.consent_page == "auto" and (reason := why_unreachable(child_environment({}))):
+    if settings.consent_page == "nextcloud" or _why_unreachable(settings):
+        return None
+    return LoopbackPages()
+
+
+def say_why_no_page(settings: Settings) -> None:
+    """Log why people go straight to Nextcloud, where the operator did not choose it."""
+    if reason := _why_unreachable(settings):
         logger.info(
             "%s, where no browser may reach its consent page: people go straight to Nextcloud, and allow all that the "
             "toolsets need. CONSENT_PAGE=loopback shows the page all the same.",
             reason[0].upper() + reason[1:],
         )
-        return None
-    return None if settings.consent_page == "nextcloud" else LoopbackPages()
+
+
+def _why_unreachable(settings: Settings) -> str | None:
+    return why_unreachable(child_environment({})) if settings.consent_page == "auto" else None
 
 
 @asynccontextmanager

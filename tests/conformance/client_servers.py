@@ -11,7 +11,7 @@ from tests.integration.personal_app import People, open_personal_app
 from tests.integration.stdio_app import open_stdio_app
 
 #: The environment variables that the server keeps: `make` sets an empty MFLAGS, which Inspector refuses.
-OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
+OURS = ("CONSENT_PAGE", "DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
 
 
 @asynccontextmanager

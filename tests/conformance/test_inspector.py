@@ -69,7 +69,7 @@ async def test_inspector_goes_through_a_consent_over_stdio(
     assert "Shopping list" in str(result)
 
 
-OURS = ("DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
+OURS = ("CONSENT_PAGE", "DATA_DIR", "NEXTCLOUD_HOST", "PYTHONPATH")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

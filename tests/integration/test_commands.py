@@ -28,6 +28,7 @@ class Browser(webbrowser.BaseBrowser):
 
     def __init__(self) -> None:
         super().__init__("alice")
+        self.person = "alice"
         self.consent_service: list[threading.Thread] = []
 
     def open(
@@ -43,7 +44,7 @@ class Browser(webbrowser.BaseBrowser):
 
     async def _consent_request(self, url: str) -> None:
         async with httpx2.AsyncClient(timeout=60) as browser:
-            await Person("alice", "alice", browser=browser).allow(url)
+            await Person(self.person, self.person, browser=browser).allow(url)
 
 
 @pytest.fixture
@@ -51,6 +52,8 @@ def sandbox(tmp_path: Path, monkeypatch: Patch) -> Iterator[Sandbox]:
     for name in known_variables():
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "data"))
+    # Elsewhere it depends on the machine.
+    monkeypatch.setenv("CONSENT_PAGE", "nextcloud")
     sandbox = Sandbox.demo()
     with running(sandbox) as url:
         monkeypatch.setenv("NEXTCLOUD_HOST", url)
@@ -98,6 +101,22 @@ def test_a_person_connects_looks_and_disconnects_from_the_terminal(
     assert "files:read files:write notes:read notes:write" in row
     assert "Nextcloud has deleted the app password" in revoked.out
     assert again.err.endswith("Nothing is connected.\n")
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize("place", ["nextcloud", "loopback"])
+def test_after_revoking_in_the_terminal_another_account_can_be_connected(
+    browser: Browser, monkeypatch: Patch, capsys: Capture, place: str
+) -> None:
+    monkeypatch.setenv("CONSENT_PAGE", place)
+    codes = [run("connect", monkeypatch), run("grants revoke", monkeypatch)]
+    browser.person = "bob"
+    codes.append(run("connect", monkeypatch))
+    capsys.readouterr()
+    codes.append(run("grants list", monkeypatch))
+
+    assert codes == [0, 0, 0, 0]
+    assert capsys.readouterr().out.splitlines()[1].startswith("bob ")
 
 
 def test_a_person_without_a_connection_has_nothing_to_list_or_revoke(

@@ -133,7 +133,9 @@ def test_the_consent_page_is_shown_where_a_browser_reaches_it_or_the_setting_say
     caplog.set_level("INFO", "nextcloud_mcp_server")
     monkeypatch.setattr(app, "why_unreachable", Mock(return_value=reason))
 
-    pages = app.loopback_pages_of(configured(tmp_path, consent_page=setting))
+    settings = configured(tmp_path, consent_page=setting)
+    pages = app.loopback_pages_of(settings)
+    app.say_why_no_page(settings)
 
     assert (pages is not None) == shown
     assert ("This server was started over SSH" in caplog.text) == (setting == "auto" and reason is not None)
