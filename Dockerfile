@@ -29,6 +29,6 @@ ENV PATH=/opt/server/bin:$PATH DATA_DIR=/data PYTHONDONTWRITEBYTECODE=1
 VOLUME /data
 EXPOSE 8765
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["python", "-c", \
-  "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('NEXTCLOUD_MCP_PORT', '8765') + '/healthz', timeout=4)"]
+  "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('NEXTCLOUD_MCP_PORT', '8765') + '/readyz', timeout=4)"]
 # All addresses of the container; what reaches it is decided where its port is published.
 CMD ["nextcloud-mcp-server", "serve", "--transport", "http", "--host", "0.0.0.0"]

@@ -5,7 +5,8 @@ from alembic import context
 from sqlalchemy import Connection
 
 from nextcloud_mcp_server.storage.engine import backend_of
-from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
+from nextcloud_mcp_server.storage.models import metadata
+from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
 
 
 def run(connection: Connection) -> None:

@@ -256,7 +256,7 @@ class StorageError(NextcloudMcpError):
 
 
 class ForeignDatabase(StorageError):
-    """The database holds tables of another program."""
+    """The database is another program's, a newer version's or none at all: no new try helps."""
 
 
 class Unsealable(StorageError):

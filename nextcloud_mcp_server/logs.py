@@ -8,6 +8,7 @@ import logging
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO, cast
@@ -67,24 +68,33 @@ _SECRET_TEXT = (
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def set_up(level: str = "info", form: Form = "auto", *, stream: TextIO | None = None) -> None:
+def set_up(
+    level: str = "info",
+    form: Form = "auto",
+    *,
+    stream: TextIO | None = None,
+    reword: Callable[[str], str] | None = None,
+) -> None:
     """Send our own lines from `level` on, and warnings of libraries, to stderr.
 
-    `form` is `json`, `text`, or `auto`: text at a terminal, else JSON. Libraries stay at warnings even at `debug`:
-    they would print headers, queries and note texts.
+    `form` is `json`, `text`, or `auto`: text at a terminal, else JSON. `reword` changes the text of our own lines.
+    Libraries stay at warnings even at `debug`: they would print headers, queries and note texts.
     """
     target = stream or sys.stderr
     readable = target.isatty() if form == "auto" else form == "text"
     handler = logging.StreamHandler(target)
     handler.setFormatter(_TextFormatter() if readable else _JsonFormatter())
+    if reword is not None:
+        handler.addFilter(_Reworded(reword))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel("ERROR" if level == "error" else "WARNING")
     logging.getLogger(_OURS).setLevel(level.upper())
-    # stamina would choose structlog where it is installed, which prints to stdout, and that is MCP's.
-    set_on_retry_hooks([LoggingOnRetryHook])
+    # stamina would choose structlog where it is installed, which prints to stdout, and that is MCP's. The last error of
+    # a request that was repeated is one sentence; the repetitions are for who looks for the reason.
+    set_on_retry_hooks([LoggingOnRetryHook] if level == "debug" else [])
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)
@@ -110,6 +120,17 @@ def redact(text: str) -> str:
 def one_line(text: str) -> str:
     """Write control characters as escapes, so that a text cannot pose as another log line."""
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+
+
+class _Reworded(logging.Filter):
+    def __init__(self, reword: Callable[[str], str]) -> None:
+        super().__init__(_OURS)
+        self._reword = reword
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if super().filter(record):
+            record.msg, record.args = self._reword(record.getMessage()), None
+        return True
 
 
 class _JsonFormatter(logging.Formatter):

@@ -22,6 +22,7 @@ from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.web.middleware import WebConfig
+from tests.access_fields import fields_for
 from tests.clients_fixtures import Internet
 from tests.consent_fixtures import run_sql
 from tests.multi_user_pages import (
@@ -228,7 +229,7 @@ async def answer(
 ) -> httpx2.Response:
     """Open an authorization request, tick scopes, and press a button."""
     page = await browser.get(address or ask_url())
-    form: Mapping[str, object] = {**fields_of(page), "answer": what, "allow": list(scopes), **changes}
+    form: Mapping[str, object] = {**fields_of(page), "answer": what, **fields_for(*scopes), **changes}
     return await browser.post("/authorize", data=form)
 
 

@@ -7,7 +7,7 @@ millisecond.
 import asyncpg
 from sqlalchemy import Connection, text
 
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION, VERSION_TABLE
 
 # Each column, index, constraint, trigger and function with its definition.
 _FINGERPRINT = """

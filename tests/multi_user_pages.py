@@ -50,6 +50,7 @@ from nextcloud_mcp_server.storage.records import (
 )
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import multi_user_routes
+from tests.access_fields import fields_for
 from tests.auth_fixtures import Clock, Network, page_url, small_sandbox
 from tests.clients_fixtures import IN_ORDER
 from tests.consent_fixtures import GRANT_CALLBACK, SIGN_IN_CALLBACK, run_sql
@@ -635,7 +636,7 @@ async def allow(browser: httpx2.AsyncClient, elicitation_id: str, *scopes: str) 
     """Tick scopes and press Allow."""
     page = await browser.get(url("consent", elicitation_id))
     form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
-    return await browser.post("/oauth/consent", data={**form, "allow": list(scopes or ["notes:read"])})
+    return await browser.post("/oauth/consent", data={**form, **fields_for(*(scopes or ["notes:read"]))})
 
 
 async def gone_to_nextcloud(browser: httpx2.AsyncClient, elicitation_id: str) -> str:

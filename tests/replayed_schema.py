@@ -12,7 +12,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, event, inspect
 from sqlalchemy.util import await_only
 
-from nextcloud_mcp_server.storage.models import VERSION_TABLE
+from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
 from nextcloud_mcp_server.storage.sqlite_driver import WholeConnection
 from tests.kept_schema import KeptSchema
 

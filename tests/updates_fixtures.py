@@ -200,8 +200,9 @@ class UpdatesServer:
 
     def write(self, uri: str, owner: Principal = ALICE) -> None:
         """Change the text of a note by a call of this user, from any client."""
+        began = anyio.current_time()
         self.change(uri)
-        self.state.availability.on_write(owner)
+        self.state.availability.on_write(owner, began)
 
     async def look(self) -> list[str]:
         """Poll for every user, and return the requests sent."""

@@ -44,13 +44,18 @@ def rotate(settings: Settings, *, yes: bool, pause: Pause = _pause) -> None:
     logs.set_up(settings.log_level, settings.log_format)
     key_ids, counted = anyio.run(_counts, settings)
     report = _Report(settings.key_source, key_ids, counted)
-    if report.old_rows:
+    if report.is_lost:
+        if not yes:
+            _confirm_loss(settings.key_source)
+        say("From now on the first key seals; what a missing key sealed is not read any more.")
+    elif report.old_rows:
         if not yes:
             _confirm(settings.key_source)
         anyio.run(_rotate, settings, report.old_rows, pause)
         report = _Report(settings.key_source, *anyio.run(_counts, settings))
     else:
         result("No row is sealed with an older key of the settings: there is nothing to do.")
+    anyio.run(_settle, settings)
     report.show()
 
 
@@ -69,6 +74,11 @@ class _Report:
     def old_rows(self) -> int:
         """The number of rows encrypted with a configured key that is not the first one."""
         return sum(self._rows[key_id] for key_id in self._key_ids[1:])
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there are rows, and no configured key opens any of them."""
+        return bool(self._rows) and self._rows.keys().isdisjoint(self._key_ids)
 
     def show(self) -> None:
         """Print the table of keys, and below it what to do."""
@@ -123,8 +133,23 @@ def _confirm(source: str) -> None:
         )
 
 
+def _confirm_loss(source: str) -> None:
+    question = f"No key of {source} opens anything in this database. Is the right key lost?"
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"{question} Put it back there, or say --yes; then everybody connects again."
+        )
+    if not typer.confirm(f"{question} Everybody then connects again.", err=True):
+        raise ConfigurationError(f"Nothing was changed. Put the right key back into {source}.")
+
+
+async def _settle(settings: Settings) -> None:
+    async with open_database(settings, any_keys=True) as database:
+        await database.sealing_keys.settle()
+
+
 async def _counts(settings: Settings) -> tuple[list[bytes], list[SealedRows]]:
-    async with open_database(settings) as database:
+    async with open_database(settings, any_keys=True) as database:
         return database.key_rotation.key_ids, await database.key_rotation.counts()
 
 

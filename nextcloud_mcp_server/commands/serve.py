@@ -10,6 +10,7 @@ import anyio
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.console import by_option, program, say
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.server.database_file import refuse_unusable_file, refuse_unwritable
 from nextcloud_mcp_server.settings.environment import Settings
 
 logger = logging.getLogger(__name__)
@@ -19,7 +20,8 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 def serve(settings: Settings) -> None:
     """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
-    logs.set_up(settings.log_level, settings.log_format)
+    # The lines name the option where it set the value, for as long as the server runs.
+    logs.set_up(settings.log_level, settings.log_format, reword=by_option)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:
@@ -28,9 +30,14 @@ def serve(settings: Settings) -> None:
         # Checked now, since the database opens only with the first call.
         KeyRing.parse(settings.token_encryption_keys)
     for sentence in settings.warnings:
-        logger.warning(by_option(sentence))
+        logger.warning(sentence)
+    # Over stdio the database opens only with the first call, so what can never work is refused here.
+    refuse_unwritable(settings)
+    refuse_unusable_file(settings)
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
-    say(greeting(settings, port))
+
+    def listening() -> None:
+        say(greeting(settings, port))
 
     # Imports create many permanent objects and no garbage; collecting would take a twentieth of the start.
     gc.disable()
@@ -44,9 +51,9 @@ def serve(settings: Settings) -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
     if settings.transport == "http":
-        anyio.run(app.run_http, settings, settings.host, port)
+        anyio.run(app.run_http, settings, settings.host, port, listening)
     else:
-        anyio.run(app.run_stdio, settings)
+        anyio.run(app.run_stdio, settings, listening)
 
 
 def greeting(settings: Settings, port: int) -> str:

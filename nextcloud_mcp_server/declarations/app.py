@@ -58,6 +58,10 @@ class App:
     requires: str | None = None
     #: The app is not in the capabilities, only in the menu of the users who may open it.
     menu: bool = False
+    #: What the pages call it, and its drawing there: an SVG path of strokes, 24 by 24. Apps with scopes have both.
+    title: Words | None = None
+    icon: str = ""
+    #: At most one that reads and one that changes, named after the package: the pages show one row for an app.
     scopes: tuple[Scope, ...] = ()
     #: Scopes of other apps that its tools need, too.
     uses: tuple[str, ...] = ()

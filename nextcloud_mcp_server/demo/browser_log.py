@@ -1,9 +1,10 @@
 """Narrates what a user sees in the browser."""
 
 from collections.abc import Mapping
+from itertools import groupby
 
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.sandbox.person import Page
+from nextcloud_mcp_server.sandbox.person import Page, picked
 
 
 class Looking:
@@ -16,7 +17,7 @@ class Looking:
         self._shown: set[str] = set()
 
     def begin(self, ticks: tuple[str, ...]) -> None:
-        """Begin a consent request in which the user selects these scopes."""
+        """Begin a consent request in which the user allows these scopes."""
         self._ticks = ticks
         self._shown.clear()
 
@@ -27,5 +28,9 @@ class Looking:
         self._shown.add(page.title)
         whose = next((name for url, name in self._places.items() if page.url.startswith(url)), "Our")
         self._narrator.item(f"{whose} page “{(page.heading or page.title).rstrip('.')}”")
-        for choice in page.choices:
-            self._narrator.say(f"    [{'x' if choice.name in self._ticks else ' '}] {choice.label}")
+        for group, choices in groupby(page.choices, key=lambda choice: choice.group):
+            row = list(choices)
+            wanted = picked([choice.name for choice in row], self._ticks)
+            chosen = [choice for choice in row if choice.name in wanted]
+            for choice in chosen or [choice for choice in row if choice.name.endswith(":off")]:
+                self._narrator.say(f"    {group}: {choice.label}")

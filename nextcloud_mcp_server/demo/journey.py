@@ -102,7 +102,7 @@ class Journey:
             "the server asked for what Alice had allowed",
         )
         self.narrator.done(
-            "No further question: Alice had ticked “Read your files” too." if self.consents == 1 else "Read."
+            "No further question: Alice had let it read her files too." if self.consents == 1 else "Read."
         )
 
     async def _edit_note(self) -> tuple[int, str]:
@@ -191,7 +191,7 @@ class Journey:
         if (more := self.dialect.asks(answer)) is None:
             return result_of(answer)
         expect(self.open_page is not None, "the server asked for what Alice had allowed")
-        self.narrator.say("← What the call needs was not ticked, so the server asks once more.")
+        self.narrator.say("← What the call needs was not allowed, so the server asks once more.")
         return await self._consent_request(more, tool, arguments, only=only)
 
     def _note(self, title: str) -> dict[str, Any]:

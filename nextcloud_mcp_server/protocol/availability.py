@@ -116,7 +116,7 @@ def unlimited(_: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
     return None
 
 
-def _nobody(_: Hashable) -> None:
+def _nobody(*_: Hashable) -> None:
     """Do nothing: the default where no callback is set."""
 
 
@@ -160,8 +160,8 @@ class Availability:
         self.find_access: FindAccess | None = None
         #: Called with the user whose call has just reached Nextcloud.
         self.on_call: Callable[[Hashable], None] = _nobody
-        #: Called with the user whose call may have changed something at Nextcloud.
-        self.on_write: Callable[[Hashable], None] = _nobody
+        #: Called with the user whose call may have changed something at Nextcloud, and when the call began.
+        self.on_write: Callable[[Hashable, float], None] = _nobody
 
     def knows(self, owner: Hashable) -> bool:
         """Tell whether a user's apps are known, from within `KEPT_SECONDS`."""

@@ -61,8 +61,10 @@ class _Person:
     # None until the first poll; "" while none of the user's clients has access.
     account: str | None = None
     called: bool = False
-    # A tool has changed something since the last poll.
-    wrote: bool = False
+    # When the earliest call began of those that may have changed something since the last poll.
+    wrote: float | None = None
+    # When the first look at each watched resource ended, by address.
+    first_looks: dict[str, float] = field(default_factory=dict[str, float])
     # No client can receive updates at present, so nothing is polled.
     idle: bool = False
     failures: int = 0
@@ -139,11 +141,11 @@ class Poller:
             person.called = True
             person.wake.set()
 
-    def _wrote(self, owner: Hashable) -> None:
+    def _wrote(self, owner: Hashable, began: float) -> None:
         """Poll at once after a call that may have changed something, for all clients of the user."""
         person = self._people.get(owner)
         if person is not None:
-            person.wrote = True
+            person.wrote = began if person.wrote is None else min(person.wrote, began)
             if _attended(person):
                 person.wake.set()
 
@@ -258,7 +260,8 @@ class Poller:
             for uri, (kind, value) in interest.wants.items():
                 wanted.setdefault(kind.about.name, {})[uri] = value
         events: list[ServerEvent] = []
-        wrote, person.wrote = person.wrote, False
+        wrote, person.wrote = person.wrote, None
+        seen, person.first_looks = person.first_looks, {}
         for kind in self._catalogue.kinds:
             name = kind.about.name
             lists = any(
@@ -270,7 +273,13 @@ class Poller:
                 uris = wanted.get(name, {})
                 now = await self._marks(kind, first.account, uris.values(), before, listing=lists)
                 person.marks[name] = now
-                events += _compared(uris, before, now, wrote=wrote)
+                ended = anyio.current_time()
+                person.first_looks.update({uri: seen.get(uri, ended) for uri in uris})
+                events += _compared(uris, before, now, wrote=wrote is not None)
+                # The first look may have seen what a call changed that had not ended yet.
+                events += [
+                    ResourceUpdated(uri) for uri in uris if wrote is not None and wrote <= seen.get(uri, -inf)
+                ]
         return sorted(set(events), key=repr)
 
     async def _marks(

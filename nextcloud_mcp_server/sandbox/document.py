@@ -5,23 +5,25 @@ from html.parser import HTMLParser
 from typing import Self
 
 _NOT_SHOWN = frozenset({"script", "style", "title", "template"})
+_CHOICES = frozenset({"checkbox", "radio"})
 _NOT_SENT = frozenset({"submit", "button", "image", "reset"})
 
 
 @dataclass(slots=True)
 class Field:
-    """A field of a form. `label` is the first text of its label."""
+    """A field of a form. `label` is the first text of its label, `group` the name of the radio group it is in."""
 
     name: str
     kind: str
     value: str
     ticked: bool
     label: str = ""
+    group: str = ""
 
     @property
     def is_choice(self) -> bool:
-        """Return whether the field is a check box."""
-        return self.kind == "checkbox"
+        """Return whether the field is a check box or a radio button."""
+        return self.kind in _CHOICES
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class Document:
 
     @property
     def choices(self) -> list[Field]:
-        """Return the check boxes."""
+        """Return the check boxes and radio buttons."""
         return [one for form in self.forms for one in form.fields if one.is_choice]
 
 
@@ -68,10 +70,15 @@ class _Reader(HTMLParser):
         self._open: dict[str, int] = {}
         self._form: Form | None = None
         self._labelled: Field | None = None
+        # The id of the element that names the open radio group, whether that is open, and its text.
+        self._group_id, self._in_group_name, self._group = "", False, ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self._open[tag] = self._open.get(tag, 0) + 1
+        if given.get("role") == "radiogroup":
+            self._group_id = given.get("aria-labelledby", "")
+        self._in_group_name = bool(self._group_id) and given.get("id") == self._group_id
         if tag == "a" and "href" in given:
             self._document.links.append(given["href"])
         elif tag == "form":
@@ -96,17 +103,20 @@ class _Reader(HTMLParser):
             return
         if self._open.get("h1"):
             self._document.heading += data
+        if self._in_group_name:
+            self._group, self._in_group_name = _plain(data), False
         if self._labelled is not None and not self._labelled.label:
             self._labelled.label = _plain(data)
         self._document.text += f"{data} "
 
     def _take(self, given: dict[str, str], form: Form) -> None:
         kind = given.get("type", "text").lower()
-        if kind in _NOT_SENT:
+        if kind in _NOT_SENT or "disabled" in given:
             return
-        # A box without a value sends "on" (HTML, 4.10.5.1.15).
-        value = given.get("value", "on" if kind == "checkbox" else "")
-        taken = Field(given["name"], kind, value, ticked="checked" in given)
+        # One without a value sends "on" (HTML, 4.10.5.1.15).
+        value = given.get("value", "on" if kind in _CHOICES else "")
+        group = self._group if kind == "radio" else ""
+        taken = Field(given["name"], kind, value, ticked="checked" in given, group=group)
         form.fields.append(taken)
         self._labelled = taken if self._open.get("label") else None
 

@@ -22,9 +22,10 @@ _SAME_ORIGIN = {**_HTML, "Sec-Fetch-Site": "same-origin"}
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A check box, with its state when the page opened."""
+    """A radio button or check box, with its state when the page opened: `APP:read` for the choice `read` of an app."""
 
     name: str
+    group: str
     label: str
     ticked: bool
 
@@ -64,8 +65,9 @@ class Person:
     ) -> Page:
         """Open a consent link and allow what it asks for.
 
-        `only` ticks these boxes on our page and no others; `stop_at_nextcloud` goes no further than to
-        the page where Nextcloud asks. The answer is the page that stays open in the end.
+        `only` makes these choices on our page (`APP:read`, `APP:write`), and leaves the rest off;
+        `stop_at_nextcloud` goes no further than to the page where Nextcloud asks. The answer is the page that stays
+        open in the end.
         """
         response, document = await self._get(url)
         if "/oauth/provision" not in url:
@@ -86,8 +88,8 @@ class Person:
     async def sign_in(self, url: str, *, until: str, only: Collection[str] | None = None) -> str:
         """Open an authorization URL, agree on every page, and return the URL below `until` to which it leads.
 
-        The browser does not open that URL: it belongs to a program on the user's computer. `only` ticks these
-        boxes and no others.
+        The browser does not open that URL: it belongs to a program on the user's computer. `only` makes these
+        choices, and leaves the rest off.
         """
         response = await self._travel("GET", url, until=until, only=only)
         onward = response.headers.get("Location") or _refresh(response) or ""
@@ -96,7 +98,7 @@ class Person:
     async def consent(self, url: str, *, only: Collection[str] | None = None, until: str = "") -> Page:
         """Open the link of a multi-user server, and agree on every page.
 
-        `only` ticks these boxes and no others; `until` stops before a URL with this prefix.
+        `only` makes these choices, and leaves the rest off; `until` stops before a URL with this prefix.
         """
         response = await self._travel("GET", url, until=until, only=only)
         if response.is_redirect or not self.seen[-1].refreshes:
@@ -163,11 +165,11 @@ class Person:
     def _filled(self, form: Form, only: Collection[str] | None) -> dict[str, list[str]]:
         fields: dict[str, list[str]] = {}
         choices = [field for field in form.fields if field.is_choice]
-        if only is None and choices and not any(field.ticked for field in choices):
+        if only is None and choices and not any(_allows(field) and field.ticked for field in choices):
             # Nothing is chosen beforehand where no call waits: this person lets clients read.
-            only = [field.value for field in choices if field.value.endswith(":read")]
+            only = [_choice_of(field) for field in choices if _choice_of(field).endswith(":read")]
         for field in form.fields:
-            if _is_sent(field, only):
+            if _is_sent(field, form, only):
                 fields.setdefault(field.name, []).append(field.value)
         if "password" in fields:
             fields |= {"user": [self.name], "password": [self._password]}
@@ -201,7 +203,9 @@ class Person:
             title=document.title,
             heading=document.heading,
             text=document.text,
-            choices=tuple(Choice(one.value, one.label, one.ticked) for one in document.choices),
+            choices=tuple(
+                Choice(_choice_of(one), one.group, one.label, one.ticked) for one in document.choices
+            ),
             refreshes="Refresh" in response.headers,
         )
         self.seen.append(page)
@@ -210,10 +214,29 @@ class Person:
         return response, document
 
 
-def _is_sent(field: Field, only: Collection[str] | None) -> bool:
+def picked(row: Collection[str], only: Collection[str]) -> set[str]:
+    """Return the choices of a row that say what `only` says of its app: `APP:write` is to change things."""
+    apps = {choice.partition(":")[0] for choice in row}
+    if not any(f"{app}:write" in only for app in apps):
+        return {choice for choice in row if choice in only}
+    alone = {f"{app}:change-only" for app in apps if f"{app}:read" not in only} & {*row}
+    return alone or {f"{app}:change" for app in apps}
+
+
+def _is_sent(field: Field, form: Form, only: Collection[str] | None) -> bool:
     if not field.is_choice:
         return True
-    return field.ticked if only is None else field.value in only
+    row = [_choice_of(one) for one in form.fields if one.name == field.name]
+    return field.ticked if only is None else _choice_of(field) in picked(row, only)
+
+
+def _choice_of(field: Field) -> str:
+    """Name a choice by its field and value; a check box has its value alone."""
+    return field.value if field.kind == "checkbox" else f"{field.name.removeprefix('allow.')}:{field.value}"
+
+
+def _allows(field: Field) -> bool:
+    return field.value != "off"
 
 
 def _form_to_send(document: Document) -> Form | None:

@@ -25,21 +25,23 @@ logger = logging.getLogger(__name__)
 CHECK_SERVER_SECONDS = 3.0
 
 
-async def run_http(settings: Settings, host: str, port: int) -> None:
-    """Serve over HTTP until the operator stops the server.
+async def run_http(settings: Settings, host: str, port: int, listening: Callable[[], None]) -> None:
+    """Serve over HTTP until the operator stops the server; calls `listening` when it accepts connections.
 
     Raises:
-        ConfigurationError: The identity provider can never be used with these settings.
+        ConfigurationError: The database or the identity provider can never be used with these settings.
+        StorageError: The database can never be used.
     """
-    import uvicorn  # noqa: PLC0415 - HTTP only
-
     from nextcloud_mcp_server.server.http_app import build_http_app  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.server.readiness import refuse_unusable_database  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web import connections  # noqa: PLC0415 - HTTP only
 
     async with with_nextcloud(settings) as own:
+        await refuse_unusable_database(own)
         app, parts = build_http_app(own, PublicUrls.of(own, host, port), overrides=Overrides())
-        config = server_config(app, ConnectionLimits(own.proxies), host=host, port=port)
-        serving = uvicorn.Server(config)
+        limits = connections.ConnectionLimits(own.proxies)
+        config = connections.server_config(app, limits, host=host, port=port)
+        serving = connections.AnnouncedServer(config, listening)
 
         def stop() -> None:
             serving.should_exit = True
@@ -48,12 +50,13 @@ async def run_http(settings: Settings, host: str, port: int) -> None:
             await _serve_checked(serving.serve, check=parts.mode.check_at_start, stop=stop)
 
 
-async def run_stdio(settings: Settings) -> None:
-    """Serve one client over stdin and stdout until it disconnects."""
+async def run_stdio(settings: Settings, listening: Callable[[], None]) -> None:
+    """Serve one client over stdin and stdout until it disconnects; calls `listening` before it reads."""
     async with with_nextcloud(settings) as own:
         pages = loopback_pages_of(own)
         parts = build_server(Personal.over_stdio(own, pages))
         async with _checking_nextcloud(own), parts.running(pages=pages):
+            listening()
             await parts.mcp.run_stdio_async()
 
 

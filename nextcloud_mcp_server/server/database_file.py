@@ -1,13 +1,38 @@
-"""Reads the schema version of a database without writing to it."""
+"""Reads the schema and the keys of a database without writing to it, and tries its folder."""
 
+import contextlib
+import os
 import sqlite3
+import tempfile
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, StorageError
 from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.storage.recognition import (
+    KEY_TABLE,
+    VERSION_TABLE,
+    refuse_keys,
+    refuse_schema,
+)
 
-_VERSION_QUERY = "SELECT version_num FROM nextcloud_mcp_version"
+_TABLES_QUERY = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_VERSION_QUERY = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant of ours
+_KEYS_QUERY = f"SELECT key_id FROM {KEY_TABLE}"  # noqa: S608 - a constant of ours
+#: Another process migrates the file, or holds its lock for another reason.
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+#: As much as one transaction of SQLite writes at least, with its log.
+_PROBE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a database says of itself: its schema, None without one; its tables; the ids of its keys."""
+
+    version: str | None
+    tables: tuple[str, ...] = ()
+    key_ids: frozenset[bytes] = frozenset()
 
 
 def database_file(settings: Settings) -> Path | None:
@@ -29,30 +54,131 @@ async def schema_of(settings: Settings) -> str | None:
         ConfigurationError: The address is not that of a database, or its driver is missing.
         StorageError: The database cannot be read.
     """
-    file = database_file(settings)
-    if file is not None:
-        return schema_version(file)
-    # Importing it takes a quarter of a second.
-    from nextcloud_mcp_server.storage.engine import postgres_version  # noqa: PLC0415 - see above
-
-    return await postgres_version(settings.database_address)
+    return (await stored_in(settings)).version
 
 
-def schema_version(file: Path) -> str | None:
-    """Return the version of a database file; None if there is no file, or no table of this server in it.
+async def stored_in(settings: Settings) -> Stored:
+    """Return what the database says of itself.
 
     Raises:
-        StorageError: The file is no database, or it is damaged.
+        ConfigurationError: The address is not that of a database, or its driver is missing.
+        StorageError: The database cannot be read.
     """
-    if not file.is_file():
-        return None
+    file = database_file(settings)
+    if file is not None:
+        return _read(file)
+    # Importing it takes a quarter of a second.
+    from nextcloud_mcp_server.storage.engine import postgres_state  # noqa: PLC0415 - see above
+
+    return Stored(*await postgres_state(settings.database_address))
+
+
+def refuse_unusable_file(settings: Settings) -> None:
+    """Refuse a database file that this server can never use with these keys; PostgreSQL is left out.
+
+    Raises:
+        ConfigurationError: The file was sealed with other keys, or the keys cannot be read.
+        StorageError: It is no database, or it has tables of another program or a newer version.
+    """
+    file = database_file(settings)
+    if file is not None:
+        refuse_unusable(settings, _read(file))
+
+
+def refuse_unusable(settings: Settings, stored: Stored) -> None:
+    """Refuse a database that this server can never use with these keys.
+
+    Raises:
+        ConfigurationError: It was sealed with other keys, or the keys cannot be read.
+        ForeignDatabase: It has tables of another program or of a newer version.
+    """
+    refuse_schema(stored.version, stored.tables)
+    if stored.key_ids:
+        refuse_keys(stored.key_ids, _key_ids(settings), source=settings.key_source)
+
+
+def _key_ids(settings: Settings) -> list[bytes]:
+    """Return the ids of the configured keys; none where the key file is missing, which is not created here."""
+    from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - for state only
+
+    if settings.token_encryption_keys:
+        return KeyRing.parse(settings.token_encryption_keys).ids
+    if not settings.key_file.exists():
+        return []
+    return KeyRing.parse(load_or_create_key_file(settings.key_file)[0]).ids
+
+
+def refuse_unwritable(settings: Settings) -> None:
+    """Refuse a folder in which this server must write, and cannot; a folder that is missing is not created.
+
+    A server whose keys are given and whose database is elsewhere writes nothing into the data folder.
+
+    Raises:
+        ConfigurationError: With the reason, such as a full disk.
+    """
+    file = database_file(settings)
+    if file is not None:
+        _refuse_folder(file.parent, file)
+    if _makes_files(settings):
+        _refuse_folder(settings.data_path, None)
+
+
+def _makes_files(settings: Settings) -> bool:
+    """Tell whether the key or the secret of HTTP clients has still to be made in the data folder."""
+    makes_key = not settings.token_encryption_keys and not settings.key_file.exists()
+    given = settings.no_local_auth or settings.nextcloud_mcp_secret is not None
+    makes_secret = settings.transport == "http" and not settings.multi_user and not given
+    return makes_key or (makes_secret and not settings.secret_file.exists())
+
+
+def _refuse_folder(folder: Path, file: Path | None) -> None:
+    try:
+        _try_folder(folder)
+        if file is not None and file.exists() and not os.access(file, os.W_OK):
+            raise PermissionError(None, f"{file.name} is write-protected")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The data folder {folder} cannot be written ({error.strerror or error}): give the user of this server the "
+            "right to write there, free some space, or set DATA_DIR to another folder."
+        ) from error
+
+
+def _try_folder(folder: Path) -> None:
+    if folder.is_dir():
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"\0" * _PROBE_BYTES)
+            probe.flush()
+        return
+    near = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), folder)
+    if not near.is_dir():
+        raise NotADirectoryError(None, f"{near} is no folder")
+    if not os.access(near, os.W_OK | os.X_OK):
+        raise PermissionError(None, f"it cannot be made in {near}")
+
+
+def _read(file: Path) -> Stored:
+    if not file.exists():
+        return Stored(None)
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            return str(connection.execute(_VERSION_QUERY).fetchone()[0])
-    except sqlite3.OperationalError:
-        return None
+            return _stored(connection)
     except sqlite3.DatabaseError as error:
-        raise StorageError(
+        if error.sqlite_errorcode in _BUSY:
+            return Stored(None)
+        kind = StorageError if isinstance(error, sqlite3.OperationalError) else ForeignDatabase
+        raise kind(
             f"{file} cannot be read as a database ({error}): put back a backup, or move it away and "
             "connect again."
         ) from error
+
+
+def _stored(connection: sqlite3.Connection) -> Stored:
+    tables = tuple(name for (name,) in connection.execute(_TABLES_QUERY))
+    if VERSION_TABLE not in tables:
+        return Stored(None, tables)
+    row = connection.execute(_VERSION_QUERY).fetchone()
+    keys: frozenset[bytes] = frozenset()
+    if KEY_TABLE in tables:
+        with contextlib.suppress(sqlite3.OperationalError):  # of a newer version
+            keys = frozenset(bytes(key) for (key,) in connection.execute(_KEYS_QUERY))
+    return Stored(None if row is None else str(row[0]), tables, keys)

@@ -13,9 +13,11 @@ from nextcloud_mcp_server.server.composition import ServerParts, build_server
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
+from nextcloud_mcp_server.server.readiness import parts_to_try
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.exchanges import Exchanges
+from nextcloud_mcp_server.web.health import Readiness
 from nextcloud_mcp_server.web.http_log import HttpLog
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
@@ -63,4 +65,6 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
     exchanges = Exchanges(cast("Route", own_route).app)
     streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
     mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
-    return Starlette(routes=[mcp_route, *pages], lifespan=lifespan)
+    readiness = Readiness(parts_to_try(parts))
+    ready_route = Route("/readyz", readiness.readyz, methods=["GET"])
+    return Starlette(routes=[mcp_route, ready_route, *pages], lifespan=lifespan)

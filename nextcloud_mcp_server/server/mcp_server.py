@@ -120,8 +120,8 @@ def _refuse_unknown(exclude: Sequence[str]) -> None:
     for name in exclude:
         if name not in every:
             meant = get_close_matches(name, every, n=1)
-            hint = f": did you mean {meant[0]}?" if meant else "; docs/tools.md lists them."
-            raise ConfigurationError(f"EXCLUDE_TOOLS names {name!r}, and there is no such tool{hint}")
+            hint = f"did you mean {meant[0]!r}?" if meant else "docs/tools.md lists all."
+            raise ConfigurationError(f"Unknown tool {name!r} in EXCLUDE_TOOLS; {hint}")
 
 
 def instructions(specs: Iterable[ToolSpec]) -> str:

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.server.database_file import refuse_unusable_file
 from nextcloud_mcp_server.settings.environment import Settings
 
 if TYPE_CHECKING:
@@ -206,19 +207,26 @@ class Network:
 
 @asynccontextmanager
 async def open_database(
-    settings: Settings, *, clock: Callable[[], datetime] = now
+    settings: Settings, *, clock: Callable[[], datetime] = now, any_keys: bool = False
 ) -> AsyncGenerator["Database"]:
     """Open the database, migrate its schema, and close it again.
 
+    With `any_keys` keys of another database are no error, for the commands that work on keys.
+
     Raises:
-        ConfigurationError: The keys cannot be read.
+        ConfigurationError: The keys cannot be read, or they are not the keys of this database.
         StorageError: The database cannot be used.
     """
     from nextcloud_mcp_server.storage.engine import Database  # noqa: PLC0415 - see above
 
+    if not any_keys:
+        # Before a key file is created beside a database that was sealed with another key.
+        refuse_unusable_file(settings)
     settings.open_data_dir()
     database = await Database.open(settings.database_address, keys=open_key_ring(settings), clock=clock)
     try:
+        if not any_keys:
+            await database.sealing_keys.adopt(source=settings.key_source)
         yield database
     finally:
         # A server that is stopped still closes its files.

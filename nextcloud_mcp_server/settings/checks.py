@@ -1,13 +1,14 @@
 """Refuses settings that cannot work or are not safe; the message names the variable and the fix."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
 from nextcloud_mcp_server.auth.scopes import BUNDLES, WORDS
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.nextcloud.spelling import DEFAULT_PORTS
-from nextcloud_mcp_server.settings import client_checks, local_folder_checks, required
+from nextcloud_mcp_server.settings import addresses, client_checks, local_folder_checks, required
+from nextcloud_mcp_server.settings.faults import FaultCollection
 from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, EVERY_TOOLSET, Fields
 from nextcloud_mcp_server.settings.names import (
     ADDRESSES,
@@ -16,6 +17,7 @@ from nextcloud_mcp_server.settings.names import (
     OIDC,
     env_name,
     mutable_identity,
+    similar,
 )
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -27,39 +29,49 @@ def refuse(settings: Fields) -> None:
     """Refuse settings that cannot work or are not safe.
 
     Raises:
-        ConfigurationError: For the first such setting; names the variable and the fix.
+        Faults: Names every such variable and the fix.
     """
-    _check_addresses(settings)
-    _check_credentials(settings)
-    _check_transport(settings)
-    _check_database(settings)
-    _check_toolsets(settings)
-    local_folder_checks.refuse(settings)
-    _check_proxies(settings)
-    if settings.multi_user:
-        _check_multi_user(settings)
-        required.refuse_missing(settings)
-        _check_sign_in_scopes(settings)
-        _check_own_address(settings)
-    if settings.mode == "oidc":
-        _check_sign_in(settings)
-        _check_grants(settings)
-    if settings.mode == "builtin":
-        _check_own_root(settings)
-        client_checks.refuse(settings)
+    _refuse_together(settings, _checks(settings))
 
 
 def refuse_draft(settings: Fields) -> None:
     """Refuse settings with which `setup nextcloud` would register an unsafe address.
 
     Raises:
-        ConfigurationError: For the first such setting; names the variable and the fix.
+        Faults: Names every such variable and the fix.
     """
-    required.refuse_missing_addresses(settings)
-    _check_addresses(settings)
-    _check_own_address(settings)
+    _refuse_together(
+        settings, [*addresses.checks(settings), required.refuse_missing_addresses, *_own(settings)]
+    )
+
+
+def _refuse_together(settings: Fields, checks: Iterable[Callable[[Fields], None]]) -> None:
+    found = FaultCollection()
+    for check in checks:
+        with found.gathering():
+            check(settings)
+    found.refuse()
+
+
+def _checks(settings: Fields) -> Iterator[Callable[[Fields], None]]:
+    yield from addresses.checks(settings)
+    yield from (_check_credentials, _check_transport, _check_database, _check_toolsets)
+    yield from (local_folder_checks.refuse, _check_proxies)
+    if settings.multi_user:
+        yield from (_check_multi_user, required.refuse_missing, _check_sign_in_scopes)
+        yield from _own(settings)
+    if settings.mode == "oidc":
+        yield from (_check_issuer, _check_sign_in, _check_grants)
     if settings.mode == "builtin":
-        _check_own_root(settings)
+        yield client_checks.refuse
+
+
+def _own(settings: Fields) -> Iterator[Callable[[Fields], None]]:
+    # What is missing, or no address, has a sentence of its own.
+    if addresses.is_address(settings.nextcloud_mcp_server_url):
+        yield _check_own_address
+        if settings.mode == "builtin" and not settings.server_url.endswith(addresses.MCP):
+            yield _check_own_root
 
 
 def looks_wrong(settings: Fields) -> list[str]:
@@ -78,8 +90,9 @@ def looks_wrong(settings: Fields) -> list[str]:
         return found + _looks_wrong_for_multi_user(settings)
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
-            f"The server listens on {settings.host}, not only on this computer: put TLS in front of it, "
-            "and keep to yourself what clients must send."
+            f"The server listens on {settings.host}, not only on this computer, without encryption; with MODE=personal "
+            "it answers no reverse proxy that could add it. In a container publish the port on 127.0.0.1 alone; to "
+            "reach it from other computers use MODE=builtin."
         )
     return found + _without_effect(settings, MULTI_USER, "it is for many people (MODE=oidc or MODE=builtin)")
 
@@ -123,32 +136,6 @@ def _looks_wrong_with_issuer(settings: Fields) -> list[str]:
             "client id at the identity provider."
         )
     return found
-
-
-def _check_addresses(settings: Fields) -> None:
-    for field in ADDRESSES:
-        text: str | None = getattr(settings, field)
-        if text is not None:
-            _check_address(env_name(field), text)
-    if settings.nextcloud_ca_bundle is not None and not settings.nextcloud_ca_bundle.is_file():
-        raise ConfigurationError("NEXTCLOUD_CA_BUNDLE names no file: give the path of a PEM file.")
-
-
-def _check_address(name: str, text: str) -> None:
-    if "://" not in text:
-        raise ConfigurationError(f"{name} lacks its scheme: did you mean https://{text}?")
-    try:
-        parts = urlsplit(text)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-        parts = urlsplit("")
-    if not valid or parts.query or parts.fragment:
-        raise ConfigurationError(f"{name} is not a web address: write it like https://cloud.example.org.")
-    if parts.username or parts.password:
-        raise ConfigurationError(f"{name} must not hold a name or password: take the part before the @ out.")
-    if "*" in text:
-        raise ConfigurationError(f"{name} holds a wildcard: write the one address that is meant.")
 
 
 def _check_credentials(settings: Fields) -> None:
@@ -195,7 +182,8 @@ def _check_toolsets(settings: Fields) -> None:
     for name in settings.toolsets:
         if name not in (*EVERY_TOOLSET, "all"):
             raise ConfigurationError(
-                f"TOOLSETS names {name!r}, which does not exist: use {', '.join(EVERY_TOOLSET)} or all."
+                f"Unknown toolset {name!r} in TOOLSETS{similar(name, EVERY_TOOLSET)} Use {', '.join(EVERY_TOOLSET)} or "
+                "all."
             )
 
 
@@ -247,8 +235,8 @@ def _check_sign_in_scopes(settings: Fields) -> None:
     for word in settings.sign_in_scopes:
         if word not in WORDS:
             raise ConfigurationError(
-                f"SIGN_IN_SCOPES names {word!r}, which does not exist: use {', '.join(BUNDLES)}, or scopes such as "
-                "notes:read."
+                f"Unknown scope {word!r} in SIGN_IN_SCOPES{similar(word, sorted(WORDS))} Use {', '.join(BUNDLES)}, or "
+                "scopes such as notes:read."
             )
     if settings.sign_in_scopes and not settings.asked_words.at_sign_in:
         raise ConfigurationError(
@@ -282,9 +270,13 @@ def _check_own_address(settings: Fields) -> None:
         )
 
 
+def _check_issuer(settings: Fields) -> None:
+    if addresses.is_address(settings.oidc_issuer):
+        _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer or ""))
+
+
 def _check_sign_in(settings: Fields) -> None:
-    _need_https("OIDC_ISSUER", urlsplit(settings.oidc_issuer or ""))
-    if settings.audience == settings.oidc_client_id:
+    if settings.oidc_client_id and settings.audience == settings.oidc_client_id:
         # The audience of an ID token is the client, so it would be accepted as an access token.
         raise ConfigurationError(
             "OIDC_AUDIENCE is the same as OIDC_CLIENT_ID, so that ID tokens would be for this server too: leave it "

@@ -5,7 +5,7 @@ could then send a user's data elsewhere.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import ValidationError, model_validator
 
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings import checks
+from nextcloud_mcp_server.settings.faults import FaultCollection
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import (
     FIELDS,
@@ -22,11 +23,28 @@ from nextcloud_mcp_server.settings.names import (
     env_name,
     explain,
     known_variables,
+    lost_limits,
     read_text,
     unknown_variables,
 )
 
 _Kind = TypeVar("_Kind", bound=Fields)
+
+
+def _read(fields: Iterable[str]) -> dict[str, str]:
+    """Read the fields that are set, each from its variable or from the file that `<NAME>_FILE` names.
+
+    Raises:
+        Faults: Some contradict each other, or name a file that cannot be read.
+    """
+    found, values = FaultCollection(), dict[str, str]()
+    for field in fields:
+        with found.gathering():
+            text = read_text(os.environ, field)
+            if text is not None:
+                values[field] = text
+    found.refuse()
+    return values
 
 
 class Settings(Fields):
@@ -129,13 +147,36 @@ def load_draft(**overrides: object) -> Draft:
 
 def _build(kind: type[_Kind], fields: Iterable[str], overrides: Mapping[str, object]) -> _Kind:
     """Create settings from the arguments, and the given fields from their variables or `<NAME>_FILE`."""
-    values: dict[str, Any] = {name: read_text(os.environ, name) for name in fields} | {
-        name: value for name, value in overrides.items() if value is not None
-    }
+    given: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
+    faults = FaultCollection(lost_limits(os.environ))
     try:
-        return kind(**{name: value for name, value in values.items() if value is not None})
+        given = _read(fields) | given
+        built = kind(**given)
     except ValidationError as error:
-        raise ConfigurationError(explain(error)) from None
+        faults.add(explain(error))
+        with faults.gathering():
+            _look_further(
+                kind, given, {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
+            )
+        faults.refuse()
+        raise
+    except ConfigurationError as error:
+        faults.add_error(error)
+        faults.refuse()
+        raise
+    faults.refuse()
+    return built
+
+
+def _look_further(kind: type[Fields], given: Mapping[str, Any], wrong: Collection[str]) -> None:
+    """Check what else is wrong, with the defaults in place of what cannot be read."""
+    if "mode" not in wrong:
+        kind(**{name: value for name, value in given.items() if name not in wrong} | _defaults(wrong))
+
+
+def _defaults(fields: Iterable[str]) -> dict[str, Any]:
+    known = Fields.model_fields
+    return {name: known[name].get_default(call_default_factory=True) for name in fields if name in known}
 
 
 def not_read() -> list[str]:

@@ -15,7 +15,7 @@ from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
-from nextcloud_mcp_server.settings.value_types import Lower, Secrets, Trait, Typed, Variable, Words
+from nextcloud_mcp_server.settings.value_types import Lower, Nextcloud, Secrets, Trait, Typed, Variable, Words
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
 #: The path of this server's callbacks; each flow has its own path below it.
@@ -41,7 +41,7 @@ class GeneralFields(BaseModel, defer_build=True):
         description="Address of your Nextcloud, such as `https://cloud.example.org` or "
         "`https://example.org/nextcloud`.",
     )
-    nextcloud_public_url: Annotated[str | None, Trait.ADDRESS] = Field(
+    nextcloud_public_url: Annotated[str | None, Nextcloud, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers reach Nextcloud, when it differs from `NEXTCLOUD_HOST` "
         "(for example inside a container network).",
@@ -115,10 +115,12 @@ class GeneralFields(BaseModel, defer_build=True):
         description=f"Which groups of tools are on, by commas: {', '.join(EVERY_TOOLSET)}, or `all`. "
         "The connection tools are always on.",
     )
-    exclude_tools: Words = Field(
+    exclude_tools: Annotated[Words, Trait.LIMIT] = Field(
         default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
     )
-    read_only: bool = Field(default=False, description="Leave out every tool that changes something.")
+    read_only: Annotated[bool, Trait.LIMIT] = Field(
+        default=False, description="Leave out every tool that changes something."
+    )
     local_folder: Path | None = Field(
         default=None,
         description="Folder of this computer that the toolset `upload` may read files from and save files in. "

@@ -133,18 +133,18 @@ class OidcFields(BaseModel, defer_build=True):
 class BuiltinFields(BaseModel, defer_build=True):
     """The fields of `MODE=builtin`."""
 
-    allowed_clients: Words = Field(
+    allowed_clients: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
         description="Which clients people may connect, by commas; none named allows all. A client counts by the host "
         "of the document that describes it, such as `claude.ai` or `*.example.org`; one that registers itself by "
         "every place it may send people back to: a host, `localhost` for a program on their computer, or a scheme "
         "such as `cursor:`.",
     )
-    denied_clients: Words = Field(
+    denied_clients: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
         description="Which clients no person may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
     )
-    allowed_groups: Words = Field(
+    allowed_groups: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
         description="Nextcloud groups whose members may sign in, by commas; none named lets every user in. Checked "
         "at each sign-in.",

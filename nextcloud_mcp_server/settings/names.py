@@ -39,6 +39,8 @@ PATHS = _of_type(Path)
 ADDRESSES = tuple(name for name in FIELDS if name in _with(Trait.ADDRESS))
 #: Fields that are left out of the entry that starts this server in a client's configuration.
 NOT_CARRIED = _with(Trait.NOT_CARRIED)
+#: Fields that limit what can be done.
+LIMITS = _with(Trait.LIMIT)
 #: Fields that have an effect in both multi-user modes, with `MODE=oidc`, and with `MODE=builtin`.
 BOTH_MODES = tuple(MultiUserFields.model_fields)
 OIDC = tuple(OidcFields.model_fields)
@@ -50,12 +52,17 @@ MULTI_USER = (*BOTH_MODES, *OIDC, *BUILTIN)
 MUTABLE_CLAIMS = frozenset(
     {"email", "preferred_username", "username", "nickname", "name", "upn", "phone_number"}
 )
-_PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
+#: How names begin that belong to this server alone.
+PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
 #: The prefix of variables for the tests against a real Nextcloud.
 _TEST_PREFIX = "NEXTCLOUD_TEST_"
 #: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
+#: What operators put before a name of ours, without its underscores.
+_OWN_PREFIXES = ("NEXTCLOUD", "MCP")
+#: What a variable holds that limits nothing.
+_NO_LIMIT = frozenset({"", "0", "false", "no", "off", "none"})
 
 
 def env_name(field: str) -> str:
@@ -125,7 +132,13 @@ def closest(name: str) -> str:
     return f": did you mean {matches[0]}?" if matches else ""
 
 
-def explain(error: ValidationError) -> str:
+def similar(word: str, words: Iterable[str]) -> str:
+    """Return a suggestion for an unknown word as the end of a sentence."""
+    matches = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else "."
+
+
+def explain(error: ValidationError) -> list[str]:
     """Return sentences about what is wrong with the settings, without their values."""
     sentences: list[str] = []
     for problem in error.errors(include_input=False, include_url=False):
@@ -133,8 +146,8 @@ def explain(error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             sentences.append(f"There is no setting {env_name(name)}{closest(env_name(name))}.")
         else:
-            sentences.append(f"{env_name(name)} is not right: {_wanted(problem)}.")
-    return " ".join(sentences)
+            sentences.append(f"Invalid {env_name(name)}: {_wanted(problem)}.")
+    return sentences
 
 
 def _wanted(problem: ErrorDetails) -> str:
@@ -157,7 +170,70 @@ def _wanted(problem: ErrorDetails) -> str:
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return a warning for each variable that looks like one of this server and is not read."""
     known = set(known_variables())
-    return [sentence for name in sorted(environ) for sentence in _about(name, known)]
+    refused = _lost_limits(environ)
+    return [sentence for name in sorted(environ) if name not in refused for sentence in _about(name, known)]
+
+
+def lost_limits(environ: Mapping[str, str]) -> list[str]:
+    """Return an error for each variable that was meant to limit what can be done, and is not read.
+
+    `READONLY=true` would be a server that changes things. Other misspelt variables are warnings only, since they may
+    belong to another program.
+    """
+    return [
+        f"{name} is not read; did you mean {meant}? That would limit what can be done: rename it, or take it out."
+        for name, meant in _lost_limits(environ).items()
+    ]
+
+
+def _lost_limits(environ: Mapping[str, str]) -> dict[str, str]:
+    here = LIMITS if environ.get("MODE", "").strip().lower() == "builtin" else LIMITS.difference(BUILTIN)
+    limits = {_squeezed(env_name(field)): env_name(field) for field in here}
+    found: dict[str, str] = {}
+    for name, text in environ.items():
+        meant = _meant_limit(name, limits)
+        # The right variable says what was meant.
+        if meant and name != meant and not environ.get(meant) and text.strip().lower() not in _NO_LIMIT:
+            found[name] = meant
+    return found
+
+
+def _meant_limit(name: str, limits: Mapping[str, str]) -> str | None:
+    squeezed = _squeezed(name)
+    for prefix in _OWN_PREFIXES:
+        squeezed = squeezed.removeprefix(prefix)
+    return next((limit for each, limit in limits.items() if _is_one_letter_off(squeezed, each)), None)
+
+
+def _squeezed(name: str) -> str:
+    return name.upper().replace("_", "").replace("-", "")
+
+
+def _is_one_letter_off(name: str, known: str) -> bool:
+    """Tell whether a name is the known one, or has one letter more, less, or other, or two that changed places."""
+    if name == known:
+        return True
+    first = next((at for at, (one, other) in enumerate(zip(name, known, strict=False)) if one != other), None)
+    at = min(len(name), len(known)) if first is None else first
+    return (
+        name[at + 1 :] == known[at:]
+        or name[at:] == known[at + 1 :]
+        or name[at + 1 :] == known[at + 1 :]
+        or (name[at : at + 2] == known[at : at + 2][::-1] and name[at + 2 :] == known[at + 2 :])
+    )
+
+
+def _lacks_a_letter(name: str, known: str) -> bool:
+    """Tell whether a letter is missing, or two have changed places: `MOD` is no word of other programs, `NODE` is."""
+    return (
+        len(name) in (len(known) - 1, len(known))
+        and sorted(name)
+        in (
+            sorted(known),
+            *(sorted(known[:at] + known[at + 1 :]) for at in range(len(known))),
+        )
+        and _is_one_letter_off(name, known)
+    )
 
 
 def _about(name: str, known: set[str]) -> Iterable[str]:
@@ -165,10 +241,16 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
         return
     if name == "NEXTCLOUD_URL":
         yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."
-    elif name.startswith(_PREFIXES):
+    elif name.startswith(PREFIXES):
         yield f"{name} is not read{closest(name) or '.'}"
-    elif len(name) >= _SHORTEST_NEAR_MISS and get_close_matches(name, known, n=1, cutoff=_NEAR_MISS):
+    elif _is_near_miss(name, known):
         yield f"{name} is not read{closest(name)}"
+
+
+def _is_near_miss(name: str, known: set[str]) -> bool:
+    if len(name) >= _SHORTEST_NEAR_MISS:
+        return bool(get_close_matches(name, known, n=1, cutoff=_NEAR_MISS))
+    return any(_lacks_a_letter(name, each) for each in known)
 
 
 def mutable_identity(claim: str) -> list[str]:

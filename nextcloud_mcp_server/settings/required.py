@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings.faults import Faults
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.names import env_name
 
@@ -11,7 +11,7 @@ def refuse_missing(settings: Fields) -> None:
     """Refuse settings of a multi-user mode that lack some.
 
     Raises:
-        ConfigurationError: Names each missing variable and what to set it to.
+        Faults: Names each missing variable and what to set it to.
     """
     missing = list(_of_every_mode(settings))
     if settings.mode == "oidc":
@@ -28,7 +28,7 @@ def refuse_missing_addresses(settings: Fields) -> None:
     """Refuse settings without the addresses that `setup nextcloud` requires.
 
     Raises:
-        ConfigurationError: Names each missing variable and what to set it to.
+        Faults: Names each missing variable and what to set it to.
     """
     missing = list(_own_address(settings))
     if not missing:
@@ -43,9 +43,9 @@ def _raise(missing: Sequence[tuple[str, str]], what_for: str) -> None:
         return
     if len(missing) == 1:
         ((field, advice),) = missing
-        raise ConfigurationError(f"{env_name(field)} is missing: {advice}")
+        raise Faults((), f"{env_name(field)} is missing: {advice}")
     lines = [f"  {env_name(field)}: {advice}" for field, advice in missing]
-    raise ConfigurationError("\n".join([f"{len(missing)} settings are missing{what_for}:", *lines]))
+    raise Faults((), "\n".join([f"{len(missing)} settings are missing{what_for}:", *lines]))
 
 
 def _own_address(settings: Fields) -> Iterator[tuple[str, str]]:

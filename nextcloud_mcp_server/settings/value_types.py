@@ -31,12 +31,29 @@ def _with_scheme(value: object) -> object:
     return f"{scheme}://{value.strip()}"
 
 
+#: What is behind the address of a Nextcloud in a browser; a Nextcloud may lie in `/apps/nextcloud`, though.
+_PAGE = re.compile(
+    r"/(?:(?:index|status|remote|public)\.php|ocs|login|settings|dashboard"
+    r"|apps/(?!(?:next|own)?cloud(?:/|$))[a-z][a-z0-9_]*|s/[A-Za-z0-9]{15,}|f/[0-9]+|call/[a-z0-9]+)(?:[/?#].*)?$"
+)
+
+
+def _without_page(value: object) -> object:
+    """Reduce the address of a page to that of its Nextcloud: `https://cloud.example.org/apps/files/?dir=/`."""
+    if not isinstance(value, str):
+        return value
+    scheme, separator, rest = value.strip().partition("://")
+    return f"{scheme}{separator}{_PAGE.sub('', rest)}" if separator else value
+
+
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 #: For a choice of words, which may be written in capitals.
 Lower = BeforeValidator(_lower)
-#: An address as a user types it, with or without a scheme.
-Typed = Annotated[str, BeforeValidator(_with_scheme)]
+#: An address of Nextcloud, of which a user may have copied a page.
+Nextcloud = BeforeValidator(_without_page)
+#: An address of Nextcloud as a user types it, with or without a scheme.
+Typed = Annotated[str, Nextcloud, BeforeValidator(_with_scheme)]
 
 
 class Trait(Enum):
@@ -48,6 +65,8 @@ class Trait(Enum):
     ADDRESS = auto()
     #: Set by an option of a command, not by a variable.
     OPTION = auto()
+    #: Limits what can be done, so that ignoring a misspelt variable would allow more than the operator meant.
+    LIMIT = auto()
     #: Left out of a client's configuration: its entry names it by an option, or it has no effect over stdio.
     NOT_CARRIED = auto()
 

@@ -79,7 +79,7 @@ class GrantTransaction:
             id_hash=id_hash,
             state=ElicitationState.COMPLETE,
             now=self._now,
-            account_name=change.account.uid,
+            account_name=change.account.display_name or change.account.uid,
         ):
             return False
         await use_pending_grant(self._connection, self._keys, id_hash, change.credential.secret)

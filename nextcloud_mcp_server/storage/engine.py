@@ -26,6 +26,7 @@ from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.pending_grants import PendingGrantRepository
 from nextcloud_mcp_server.storage.post_restore import PostRestoreRepository
+from nextcloud_mcp_server.storage.sealing_keys import SealingKeyRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
@@ -62,6 +63,7 @@ class Database:
         self.oauth_tokens = OAuthTokenRepository(transactions)
         self.logouts = LogoutRepository(transactions)
         self.key_rotation = KeyRotation(transactions)
+        self.sealing_keys = SealingKeyRepository(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":
@@ -69,8 +71,8 @@ class Database:
 
         Raises:
             ConfigurationError: The URL names no database that this program can use.
-            ForeignDatabase: It holds tables of another program.
-            StorageError: It cannot be used, or a newer version of this server wrote it.
+            ForeignDatabase: It holds tables of another program, or a newer version of this server wrote it.
+            StorageError: It cannot be used now.
         """
         backend = backend_of(url)
         engine = backend.engine()
@@ -107,14 +109,14 @@ def backend_of(url: str) -> Backend:
     return _postgres(url) if url.partition("://")[0] in _POSTGRES else Sqlite(url)
 
 
-async def postgres_version(url: str) -> str | None:
-    """Return the schema version of a PostgreSQL database without changing it; None if there is none yet.
+async def postgres_state(url: str) -> tuple[str | None, tuple[str, ...], frozenset[bytes]]:
+    """Return the schema version (None without one), the tables and the ids of the keys in PostgreSQL.
 
     Raises:
         ConfigurationError: The URL names no database that this program can use.
         StorageError: The database cannot be reached.
     """
-    return await _postgres(url).version()
+    return await _postgres(url).state()
 
 
 def _postgres(url: str) -> "Postgres":

@@ -1,4 +1,4 @@
-"""The tables. A change here needs a migration in `alembic/versions` and a new `SCHEMA_VERSION`.
+"""The tables. A change here needs a migration in `alembic/versions` and a new `recognition.SCHEMA_VERSION`.
 
 The principal and the uid are not encrypted, because rows are found by them and a uid must stay unique across
 key changes. Everything else that identifies a user or client, and every secret, is sealed.
@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Named,
     String,
@@ -26,12 +27,9 @@ from sqlalchemy import (
 
 from nextcloud_mcp_server.storage.columns import ScopeSet, SealedValue, UtcTime
 from nextcloud_mcp_server.storage.crypto import Sealed
+from nextcloud_mcp_server.storage.recognition import KEY_TABLE
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
 
-#: The newest migration. It is compared with the database before alembic is loaded.
-SCHEMA_VERSION = "0009"
-#: Not alembic's default name, which another program in the same database might use.
-VERSION_TABLE = "nextcloud_mcp_version"
 ACTIVE = (ElicitationState.PENDING.value, ElicitationState.OPENED.value)
 
 metadata = MetaData(
@@ -313,6 +311,13 @@ class SpentCodeColumns(TypedColumns):
     expires_at: Named[datetime] = Column(UtcTime, index=True)
 
 
+class SealingKeyColumns(TypedColumns):
+    """A key that seals or sealed values of this database, by its id."""
+
+    key_id: Named[bytes] = Column(LargeBinary, primary_key=True)
+    noted_at: Named[datetime] = Column(UtcTime)
+
+
 elicitations = Table("elicitations", metadata, ElicitationColumns)
 login_flows = Table("login_flows", metadata, LoginFlowColumns, UniqueConstraint("elicitation_hash"))
 accounts = Table(
@@ -352,6 +357,7 @@ token_families = Table(
 )
 access_tokens = Table("access_tokens", metadata, AccessTokenColumns)
 spent_codes = Table("spent_codes", metadata, SpentCodeColumns)
+sealing_keys = Table(KEY_TABLE, metadata, SealingKeyColumns)
 
 active = elicitations.c.state.in_(ACTIVE)
 # The database itself ensures one open request per user, client and kind, for concurrent processes too.

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.listener import Listener
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.recognition import KEY_TABLE, SCHEMA_VERSION, VERSION_TABLE
 
 #: Any number that no other program locks in this database.
 WRITE_LOCK = 0x6E63_6D63_7001
@@ -75,17 +75,27 @@ class Postgres:
                 f"PostgreSQL cannot be used ({error or type(error).__name__}). {self.advice}"
             ) from None
 
-    async def version(self) -> str | None:
-        """Return the schema version without changing it; None if there is no schema yet.
+    async def state(self) -> tuple[str | None, tuple[str, ...], frozenset[bytes]]:
+        """Return the schema version, the tables and the ids of the keys, without changing anything.
+
+        The version is None if there is no schema yet.
 
         Raises:
             StorageError: The database cannot be reached.
         """
         connection = await self.connect()
         try:
-            if await connection.fetchval("SELECT to_regclass($1)", VERSION_TABLE) is None:
-                return None
-            return await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
+            found = await connection.fetch(
+                "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+            )
+            tables = tuple(str(row[0]) for row in found)
+            if VERSION_TABLE not in tables:
+                return None, tables, frozenset()
+            version = await connection.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
+            keys = await connection.fetch(f"SELECT key_id FROM {KEY_TABLE}") if KEY_TABLE in tables else ()  # noqa: S608 (a constant of ours)
+            return version, tables, frozenset(bytes(row[0]) for row in keys)
+        except asyncpg.PostgresError as error:
+            raise StorageError(f"PostgreSQL cannot be used ({error}). {self.advice}") from None
         finally:
             await connection.close()
 

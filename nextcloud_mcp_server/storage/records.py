@@ -40,7 +40,8 @@ class Elicitation:
     """One stored consent request. `id` is a UUID, sealed in the database and found by its hash.
 
     `url` is what the client was given. `error` is a sentence: why the request failed, or what went wrong so far
-    while it is open. `account_name` is the Nextcloud account that a complete one connected.
+    while it is open. `account_name` is the name, as people see it, of the Nextcloud account that a complete one
+    connected.
     """
 
     id: str

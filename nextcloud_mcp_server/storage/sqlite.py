@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION, VERSION_TABLE
 from nextcloud_mcp_server.storage.sqlite_driver import connect
 
 _BUSY_SECONDS = 10

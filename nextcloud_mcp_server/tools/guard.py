@@ -201,7 +201,7 @@ class Guard:
         return await self._attempt(call, another, job, again=True)
 
     async def _body(self, call: Call, opened: Opened, job: Job[T]) -> T:
-        result = "failed"
+        result, began = "failed", anyio.current_time()
         try:
             value = await job.body(opened.account)
             result = "ok"
@@ -220,7 +220,7 @@ class Guard:
             )
             if not job.read_only:
                 # A failed call may be partly done.
-                self._state.availability.on_write(call.caller.principal)
+                self._state.availability.on_write(call.caller.principal, began)
         return value
 
     async def _refuse_missing_app(self, call: Call, opened: Opened, app: str | None) -> None:

@@ -1,7 +1,7 @@
 """The account page, on which a user sees, changes and ends what they have connected."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -12,8 +12,9 @@ from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import SignedIn
+from nextcloud_mcp_server.web.access_rows import Row, rows_of, scopes_in
 from nextcloud_mcp_server.web.forms import single
-from nextcloud_mcp_server.web.pages import Name, in_order, page, says
+from nextcloud_mcp_server.web.pages import Name, page, says
 from nextcloud_mcp_server.web.relative_time import RelativeTime
 from nextcloud_mcp_server.web.request_context import ACCOUNT, RequestContext, our_form, require_check, see
 
@@ -21,7 +22,7 @@ _LONGEST_CLIENT_ID = 2_048
 #: How long a client is shown as new.
 _NEW = timedelta(days=7)
 _LOOKING = frozenset({"get", "list", "search", "read", "check"})
-#: The messages that the next page may show once.
+#: The messages that the next page may show once, each of a success; only `UNFINISHED` ones need care.
 MESSAGES = frozenset({
     "saved",
     "paused",
@@ -34,6 +35,7 @@ MESSAGES = frozenset({
     "signed_out",
     "signed_out_everywhere",
 })  # fmt: skip
+UNFINISHED = frozenset({"disconnected_here"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +70,28 @@ class Card:
     label: Name
     since: RelativeTime
     used: RelativeTime | None
-    reading: Sequence[str]
-    changing: Sequence[str]
-    allowed: Collection[str]
+    rows: Sequence[Row]
+    more: Sequence[Row]
     paused: bool
     recent: Sequence[Line]
 
     @classmethod
     def of(cls, client: ClientView, *, now: datetime, alone: bool) -> "Card":
         """Build the card of a client."""
-        shown = client.offered | client.scopes
+        rows = rows_of(client.offered | client.scopes, chosen=client.scopes)
+        # Other audit entries, such as a consent, have no underscore: they are no action of the client.
+        recent = [recent for recent in client.recent if "_" in recent.action]
+        used = max((*filter(None, [client.last_used_at]), *(one.at for one in recent)), default=None)
         return cls(
             id=client.client_id,
             name=Name.of(client.name),
             label=Name("" if alone else Name.of(client.client_id).plain),
             since=RelativeTime.of(client.granted_at, now=now),
-            used=RelativeTime.of(client.last_used_at, now=now) if client.last_used_at else None,
-            reading=in_order(shown, writing=False),
-            changing=in_order(shown, writing=True),
-            allowed=in_order(client.scopes),
+            used=RelativeTime.of(used, now=now) if used else None,
+            rows=[row for row in rows if row.chosen],
+            more=[row for row in rows if not row.chosen],
             paused=client.paused,
-            # Other audit entries, such as a consent, have no underscore: they are no action of the client.
-            recent=[Line.of(recent, now=now) for recent in client.recent if "_" in recent.action],
+            recent=[Line.of(one, now=now) for one in recent],
         )
 
 
@@ -161,6 +163,7 @@ class AccountPages:
             browsers=await self._browsers(context, who),
             fresh=[card for card in cards if card.since.at > self._clock() - _NEW],
             message=_message(context),
+            unfinished=UNFINISHED,
         )
         context.cookies.clear_message(response)
         return response
@@ -202,7 +205,7 @@ class AccountPages:
         client_id = _client_of(form)
         match single(form.get("do", [])):
             case "save":
-                scopes = frozenset(form.get("allow", ())).intersection(SCOPES)
+                scopes = scopes_in(form, frozenset(SCOPES))
                 await context.consent_service.set_scopes(who, client_id, scopes)
                 return _back(context, "saved")
             case "pause":
@@ -215,7 +218,7 @@ class AccountPages:
                 await context.consent_service.remove(who, client_id)
                 return _back(context, "removed")
             case _:
-                # The Enter key in a switch presses the first button, which changes nothing.
+                # The Enter key in a choice presses the first button, which changes nothing.
                 return see(ACCOUNT)
 
     async def sign_out_client(self, context: RequestContext, who: SignedIn) -> Response:

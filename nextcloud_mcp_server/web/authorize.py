@@ -19,8 +19,10 @@ from nextcloud_mcp_server.errors import (
     NotAMember,
     SignInRefused,
 )
+from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
+from nextcloud_mcp_server.web.consent_page import Fact, Question, question_page
 from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
@@ -56,7 +58,7 @@ class AuthorizePages:
             asked = await authorizations.read(_question(request), sender=client_address(request.scope))
         except ReturnToClient as error:
             return _back_page(request, "not_possible", error.asked, error.url, status=400)
-        return self._consent(request, authorizations, asked, ticked=asked.preticked)
+        return self._consent(request, authorizations, asked)
 
     async def answer(self, request: Request) -> Response:
         """Handle the form with the user's answer."""
@@ -72,13 +74,13 @@ class AuthorizePages:
         answer = single(form.get("answer", []))
         if answer == "deny":
             return _sent_page(request, asked, authorizations.denied(asked), kind="denied")
-        ticked = frozenset(form.get("allow", ())) & asked.request.scopes
-        if answer != "allow" or not ticked:
+        chosen = scopes_in(form, asked.request.scopes)
+        if answer != "allow" or not chosen:
             return self._consent(
-                request, authorizations, asked, ticked=ticked, nothing_ticked=answer == "allow"
+                request, authorizations, asked, chosen=chosen, nothing_chosen=answer == "allow"
             )
         try:
-            url = await authorizations.approve(asked, ticked, browser=session.browser)
+            url = await authorizations.approve(asked, chosen, browser=session.browser)
         except AlreadyAnswered:
             # Asking the same question again would end here again.
             request.state.retry = ""
@@ -167,31 +169,46 @@ class AuthorizePages:
         authorizations: Authorization,
         asked: Asked,
         *,
-        ticked: frozenset[str],
-        nothing_ticked: bool = False,
+        chosen: frozenset[str] = frozenset(),
+        nothing_chosen: bool = False,
     ) -> Response:
+        """Render what the client requests. No call waits yet, so nothing is chosen beforehand."""
         session = BrowserSession.of(request, self._keys())
         sealed = authorizations.seal(asked)
-        response = page(
-            request.headers,
-            "authorize.html",
-            status=400 if nothing_ticked else 200,
-            sealed=sealed,
-            csrf=session.form_check(sealed),
+        question = Question(
+            kind="authorize",
             client=Name.of(asked.client.name),
             host=Name.of_host(self._host),
-            origin=Name.of_host(asked.document_host or ""),
+            action=AUTHORIZE,
+            fields={"request": sealed, "csrf": session.form_check(sealed)},
+            asks="authorize.choose",
+            notes=(
+                "consent.know_server",
+                "authorize.later",
+                "authorize.know_next",
+                "consent.know_stored",
+                "consent.know_account",
+            ),
+            facts=_facts(asked),
             imitates=asked.imitates or "",
-            where=_where(asked),
-            loopback=asked.loopback,
-            private=asked.private,
-            ticked=ticked,
-            reading=in_order(asked.request.scopes, writing=False),
-            changing=in_order(asked.request.scopes, writing=True),
-            nothing_ticked=nothing_ticked,
+            warning="authorize.warn_program" if _app(asked) else "",
         )
+        rows = rows_of(asked.request.scopes, chosen=chosen)
+        response = question_page(request.headers, question, rows, nothing_chosen=400 if nothing_chosen else 0)
         session.remember(response)
         return response
+
+
+def _facts(asked: Asked) -> list[Fact]:
+    host = asked.document_host
+    known = Fact("authorize.from", (Name.of_host(host),)) if host else None
+    if asked.loopback:
+        to = Fact("authorize.to", sentence="authorize.to_computer")
+    elif asked.private:
+        to = Fact("authorize.to", (_where(asked),), sentence="authorize.to_program")
+    else:
+        to = Fact("authorize.to", (_where(asked),))
+    return [known or Fact("authorize.from", sentence="authorize.from_itself"), to]
 
 
 def again_path(asked: Asked) -> str:

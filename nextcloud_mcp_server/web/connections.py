@@ -4,8 +4,9 @@ uvicorn only limits idle connections. A client that sends one byte of its header
 all, could keep its connection open without limit.
 """
 
+import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Protocol, cast
@@ -128,3 +129,17 @@ def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn
         timeout_graceful_shutdown=3,
         **options,
     )
+
+
+class AnnouncedServer(uvicorn.Server):
+    """Calls `listening` as soon as connections are accepted."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._listening()

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState, SignedIn
+from nextcloud_mcp_server.web.access_rows import scopes_in
 from nextcloud_mcp_server.web.consent_page import (
     ConsentForm,
     consent_page,
@@ -86,7 +87,7 @@ class ConsentPages:
         """Render the consent request; this changes nothing."""
         consent_request = await context.consent_service.view(self._id_in_address(context), who)
         response = await self._further_on(context, who, consent_request)
-        return response or self._consent_page(context, consent_request, ticked=consent_request.needed)
+        return response or self._consent_page(context, consent_request, chosen=consent_request.needed)
 
     async def sign_in_first(self, context: RequestContext) -> Response:
         """Redirect a browser without a session to the page before the sign-in."""
@@ -102,32 +103,33 @@ class ConsentPages:
             _require_ticket(context, elicitation_id)
             return self._flow.to_result(elicitation_id)
         # Scopes that are granted already stay so, whatever this form says: this page does not end them.
-        ticked = (frozenset(form.get("allow", ())) | consent_request.granted) & consent_request.offered
+        offered = consent_request.offered
+        chosen = scopes_in(form, offered) | consent_request.granted & offered
         answer = single(form.get("answer", []))
         if answer == "deny":
             await context.consent_service.decline(elicitation_id, who)
             response = self._flow.to_result(elicitation_id)
-        elif answer != "allow" or not ticked:
+        elif answer != "allow" or not chosen:
             return self._consent_page(
-                context, consent_request, ticked=ticked, nothing_ticked=answer == "allow"
+                context, consent_request, chosen=chosen, nothing_chosen=answer == "allow"
             )
         else:
-            response = await self._allow(context, who, elicitation_id, ticked)
+            response = await self._allow(context, who, elicitation_id, chosen)
         context.session.give_ticket(response, elicitation_id)
         return response
 
     async def _allow(
-        self, context: RequestContext, who: SignedIn, elicitation_id: str, ticked: frozenset[str]
+        self, context: RequestContext, who: SignedIn, elicitation_id: str, chosen: frozenset[str]
     ) -> Response:
-        url = await context.consent_service.allow(elicitation_id, who, context.cookies.session, ticked)
+        url = await context.consent_service.allow(elicitation_id, who, context.cookies.session, chosen)
         if url is not None:
             response = see(NEXTCLOUD)
             context.cookies.set_redirect_target(response, RedirectTarget(url, consent_target(elicitation_id)))
             return response
         now = await context.consent_service.view(elicitation_id, who)
         if now.state.final:
-            return self._flow.to_result(elicitation_id, without=now.needed - ticked)
-        return to_waiting(elicitation_id, without=now.needed - ticked)
+            return self._flow.to_result(elicitation_id, without=now.needed - chosen)
+        return to_waiting(elicitation_id, without=now.needed - chosen)
 
     async def answer_signed_out(self, context: RequestContext) -> Response:
         """Redirect a form to the sign-in if its session has ended; nothing of the form is used."""
@@ -218,15 +220,15 @@ class ConsentPages:
         context: RequestContext,
         consent_request: ConsentRequest,
         *,
-        ticked: frozenset[str],
-        nothing_ticked: bool = False,
+        chosen: frozenset[str],
+        nothing_chosen: bool = False,
     ) -> Response:
         check = context.session.form_check
         form = ConsentForm(rooted(self._flow.question), check(consent_request.id))
         if self._flow.signs_in:
             form = replace(form, person=context.name, change_csrf=check(OTHER_ACCOUNT))
         response = consent_page(
-            context.request.headers, consent_request, form, ticked=ticked, nothing_ticked=nothing_ticked
+            context.request.headers, consent_request, form, chosen=chosen, nothing_chosen=nothing_chosen
         )
         context.session.remember(response)
         return response

@@ -1,7 +1,7 @@
 """The pages of a consent request that all modes share: request, waiting page, result."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlencode
@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from nextcloud_mcp_server.auth.consent.policy import LIFETIME
-from nextcloud_mcp_server.auth.consent.views import ConsentRequest
+from nextcloud_mcp_server.auth.consent.views import ClientIdentity, ConsentRequest
+from nextcloud_mcp_server.web.access_rows import Row, first_and_more, rows_of
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
 from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
 from nextcloud_mcp_server.web.root_path import rooted
@@ -19,6 +20,60 @@ from nextcloud_mcp_server.web.root_path import rooted
 logger = logging.getLogger(__name__)
 
 _WAITING = "/oauth/waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is known of a client: a key of the catalogue, and names or another key.
+
+    An empty name stands for a program on the user's computer.
+    """
+
+    label: str
+    names: tuple[Name, ...] = ()
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """All that the page shows besides the rows, in every mode.
+
+    `kind` is where the catalogue has its title and heading. `about`, `warning`, `asks` and `notes` are keys of the
+    catalogue, the first two empty for none. `fields` are hidden ones, among them the value that proves that the
+    form came from this server's page. `person` is the signed-in user, None where nobody is signed in;
+    `change_fields` are for the button with which another user signs in.
+    """
+
+    kind: str
+    client: Name
+    host: Name
+    action: str
+    fields: Mapping[str, str] = field(repr=False)
+    asks: str
+    notes: Sequence[str]
+    facts: Sequence[Fact] = ()
+    imitates: str = ""
+    about: str = ""
+    warning: str = ""
+    person: Name | None = None
+    change_fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+
+def question_page(
+    request_headers: Headers, question: Question, rows: Sequence[Row], *, nothing_chosen: int = 0
+) -> Response:
+    """Render the page on which a user chooses what a client may do; `nothing_chosen` is a status code, or 0."""
+    first, more = first_and_more(rows)
+    return page(
+        request_headers,
+        "consent.html",
+        status=nothing_chosen or 200,
+        question=question,
+        first=first,
+        more=more,
+        more_open=any(row.chosen and not row.granted for row in more),
+        nothing_chosen=bool(nothing_chosen),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +95,54 @@ def consent_page(
     consent_request: ConsentRequest,
     form: ConsentForm,
     *,
-    ticked: frozenset[str],
-    nothing_ticked: bool = False,
+    chosen: frozenset[str],
+    nothing_chosen: bool = False,
 ) -> Response:
-    """Render a consent request."""
-    return page(
-        request_headers,
-        "consent.html",
-        status=422 if nothing_ticked else 200,
-        id=consent_request.id,
-        form=form,
-        client=Name.of(consent_request.client_name),
-        identity=consent_request.client,
-        origin=Name.of_host((consent_request.client and consent_request.client.host) or ""),
-        leads_to=[Name.of_host(place) for place in consent_request.client.leads_to]
-        if consent_request.client
-        else [],
-        client_id=Name.of(consent_request.client.id if consent_request.client else ""),
-        host=Name.of_host(consent_request.nextcloud_host),
-        reading=in_order(consent_request.offered, writing=False),
-        changing=in_order(consent_request.offered, writing=True),
-        needed=consent_request.needed,
-        granted=consent_request.granted,
-        ticked=ticked,
-        nothing_ticked=nothing_ticked,
+    """Render a consent request. What the user allowed before stays chosen, and cannot be ended here."""
+    needed, granted = consent_request.needed, consent_request.granted
+    rows = rows_of(
+        consent_request.offered,
+        chosen=(chosen | granted) & consent_request.offered,
+        needed=needed,
+        granted=granted,
     )
+    question = _question(consent_request, form)
+    return question_page(request_headers, question, rows, nothing_chosen=422 if nothing_chosen else 0)
+
+
+def _question(consent_request: ConsentRequest, form: ConsentForm) -> Question:
+    needed, granted = consent_request.needed, consent_request.granted
+    signs_in = form.person is not None
+    may_skip_nextcloud = signs_in or (granted and needed - granted)
+    known = consent_request.client
+    return Question(
+        kind="consent",
+        client=Name.of(consent_request.client_name),
+        host=Name.of_host(consent_request.nextcloud_host),
+        action=form.action,
+        fields={"elicitationId": consent_request.id, "csrf": form.csrf},
+        asks="consent.waits_for" if needed - granted else "consent.again",
+        notes=(
+            "consent.know_server",
+            "consent.know_next_maybe" if may_skip_nextcloud else "consent.know_next",
+            "consent.know_stored",
+            "consent.know_account" if signs_in else "consent.know_end",
+        ),
+        facts=[] if known is None else _facts(known),
+        imitates=(known and known.imitates) or "",
+        about="" if signs_in else "consent.any_assistant",
+        person=form.person,
+        change_fields={"elicitationId": consent_request.id, "csrf": form.change_csrf} if signs_in else {},
+    )
+
+
+def _facts(known: ClientIdentity) -> list[Fact]:
+    if known.host:
+        return [Fact("authorize.from", (Name.of_host(known.host),))]
+    if known.leads_to:
+        places = tuple(Name.of_host(place) for place in known.leads_to)
+        return [Fact("authorize.from", sentence="authorize.from_itself"), Fact("authorize.to", places)]
+    return [Fact("consent.known_as", (Name.of(known.id),))]
 
 
 def to_waiting(elicitation_id: str, *, without: Iterable[str] = ()) -> Response:

@@ -48,6 +48,8 @@ def catalogue(language: str) -> Mapping[str, str]:
 def _of_apps(language: int) -> Iterator[tuple[str, str]]:
     """Yield the sentences that the apps declare; `Words` has them in the order of `LANGUAGES`."""
     for app in APPS:
+        if app.title is not None:
+            yield f"app.{app.name}", app.title[language]
         for scope in app.scopes:
             yield f"scope.{scope.name}", scope.what[language]
             yield f"scope_detail.{scope.name}", scope.detail[language]

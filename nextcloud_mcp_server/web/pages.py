@@ -137,6 +137,12 @@ def stylesheet() -> tuple[str, bytes]:
 
 
 @cache
+def favicon() -> bytes:
+    """Read the icon of this server."""
+    return files(_PACKAGE).joinpath("static", "favicon.ico").read_bytes()
+
+
+@cache
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - see the module's first lines
 

@@ -104,8 +104,8 @@ def problem_page(
         kind=problem.kind,
         sentence=sentence,
         reference=reference,
-        # Local time, as in the log; nothing is decided by it.
-        at=datetime.now(UTC).astimezone(),
+        # Nothing is decided by it.
+        at=datetime.now(UTC),
         retry=retry,
     )
 

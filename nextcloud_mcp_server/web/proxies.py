@@ -4,11 +4,14 @@ Any client can send these headers. They are trusted only if the peer is a proxy 
 removed in any case, so that no later layer can trust them by mistake.
 """
 
+import logging
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+logger = logging.getLogger(__name__)
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -24,6 +27,7 @@ class TrustedProxies:
     def __init__(self, app: ASGIApp, networks: Sequence[Network]) -> None:
         self._app = app
         self._networks = tuple(networks)
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with the values from before the proxies."""
@@ -36,6 +40,7 @@ class TrustedProxies:
         kept = [(name, value) for name, value in scope["headers"] if not names_proxy(name.decode("latin-1"))]
         peer = _parse(client_address(scope))
         if peer is None or not self._is_ours(peer):
+            self._warn_once(headers, peer)
             return {**scope, "headers": kept}
         scheme = _last(headers, "x-forwarded-proto").lower()
         host = _last(headers, "x-forwarded-host")
@@ -49,6 +54,17 @@ class TrustedProxies:
             "client": (str(self._origin(headers, peer)), 0),
             "scheme": scheme if scheme in {"http", "https"} else scope["scheme"],
         }
+
+    def _warn_once(self, headers: Headers, peer: Address | None) -> None:
+        """Tell the operator of the first ignored header; once only, because any client can send one."""
+        if self._has_warned or "x-forwarded-for" not in headers:
+            return
+        self._has_warned = True
+        logger.warning(
+            "A request from %s carries X-Forwarded-For, which is ignored: TRUSTED_PROXIES does not name this address. "
+            "If it is your reverse proxy, add it there; else all users seem to come from it and share one rate limit.",
+            peer or "a socket",
+        )
 
     def _origin(self, headers: Headers, peer: Address) -> Address:
         found = peer

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, re
 from nextcloud_mcp_server.web.consent import MULTI_USER, SINGLE_USER, ConsentPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import UNAUTHORIZED_MESSAGE, KeepsOpener, PageErrors
-from nextcloud_mcp_server.web.pages import page, stylesheet
+from nextcloud_mcp_server.web.pages import favicon, page, stylesheet
 from nextcloud_mcp_server.web.problem import ACCOUNT as ACCOUNT_PROBLEMS
 from nextcloud_mcp_server.web.problem import CLIENT, PEOPLE, PERSONAL, Problem, Problems, problem_page
 from nextcloud_mcp_server.web.request_context import EndpointFactory, PersonHandler
@@ -32,6 +32,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _NEXTCLOUD_CALLBACK = "/oauth/callback/nextcloud"
+_A_DAY = "public, max-age=86400"
 _A_YEAR = "public, max-age=31536000, immutable"
 
 
@@ -234,7 +235,8 @@ def _account_routes(endpoints: EndpointFactory, pages: AccountPages) -> list[Rou
 
 def _with_the_rest(pages: Sequence[Route]) -> list[BaseRoute]:
     """Add the routes of every mode; the last one matches every other path, so this list comes last."""
-    known = [*pages, _page_route("/static/{name}", _static, "GET"), Route("/healthz", healthz)]
+    files = [_page_route("/static/{name}", _static, "GET"), Route("/favicon.ico", _icon)]
+    known = [*pages, *files, Route("/healthz", healthz)]
     return [*known, _page_route("/{path:path}", _nothing_here(known), *_METHODS)]
 
 
@@ -300,6 +302,11 @@ async def _static(request: Request) -> Response:
     if request.path_params["name"] != name:
         return _not_found(request, Problem("not_found", 404))
     return Response(content, media_type="text/css", headers={"Cache-Control": _A_YEAR})
+
+
+async def _icon(_: Request) -> Response:
+    """Answer the programs that look for the icon at its usual place; pages bring their own."""
+    return Response(favicon(), media_type="image/x-icon", headers={"Cache-Control": _A_DAY})
 
 
 def _nothing_here(known: Sequence[Route]) -> Endpoint:

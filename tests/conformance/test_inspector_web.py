@@ -77,7 +77,7 @@ async def test_inspector_registers_signs_its_person_in_and_lists_the_tools(
         await page.goto(inspector)
         await page.get_by_role("switch").first.click(force=True)
         await heading(page, re.compile("^MCP Inspector wants to use"))
-        await page.locator("input[value='notes:read']").check()
+        await page.locator("[name='allow.notes'][value=read]").check()
         await page.locator("button[value=allow]").click()
         await grant(page, "alice")
         await page.locator("button[value=mine]").click()

@@ -42,11 +42,8 @@ def _long_names(stage: MultiUserServers, page: Page) -> None:
     page.goto(f"{stage.origin}{ask_url(address, redirect_uri=f'https://{_LONG_HOST}/callback')}")
 
 
-def _nothing_ticked(stage: MultiUserServers, page: Page) -> None:
+def _nothing_chosen(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
-    ticked = page.locator("input[name=allow]:checked")
-    while ticked.count():
-        ticked.first.uncheck()
     page.locator("button[value=allow]").click()
 
 
@@ -59,13 +56,13 @@ def _still(stage: MultiUserServers, page: Page) -> None:
 def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
-    page.locator("input[value='notes:read']").check()
+    page.locator("[name='allow.notes'][value=read]").check()
     page.locator("button[value=allow]").click()
 
 
 def _signed_in(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
-    page.locator("input[value='notes:write']").check()
+    page.locator("[name='allow.notes'][value=change]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
 
@@ -98,7 +95,7 @@ def _sent_copied(stage: MultiUserServers, page: Page) -> None:
 
 def _sent_program(stage: MultiUserServers, page: Page) -> None:
     _cursor(stage, page)
-    page.locator("input[value='notes:read']").check()
+    page.locator("[name='allow.notes'][value=read]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     page.locator("button[value=mine]").click()
@@ -199,7 +196,7 @@ CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "authorize-program": _program,
     "authorize-cursor": _cursor,
     "authorize-long-names": _long_names,
-    "authorize-nothing-ticked": _nothing_ticked,
+    "authorize-nothing-chosen": _nothing_chosen,
     "on-to-sign-in-to-nextcloud": _on_to_nextcloud,
     "signed-in-as": _signed_in,
     "signed-in-as-before": _signed_in_before,

@@ -56,7 +56,7 @@ def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
 
 def _connected_as(stage: MultiUserServers, page: Page) -> None:
     _consent(stage, page)
-    page.locator("input[value='notes:write']").check()
+    page.locator("[name='allow.notes'][value=change]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
 

@@ -4,19 +4,28 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
+from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import Unreachable
 from tests.e2e.single_user_server import SingleUserServer
 
+FOUR = ("notes", "files", "calendar", "tasks")
+FOUR_SCOPES = tuple(scope for scope in SCOPES if scope.partition(":")[0] in FOUR)
 _LONG = "The remarkably long-winded research assistant for archives"
 
 
-def _answered(stage: SingleUserServer, page: Page, answer: str, *leave: str) -> str:
+def choose(page: Page, app: str, level: str) -> None:
+    """Set the row of an app; the list that it is in is opened before."""
+    choice = page.locator(f"[name='allow.{app}'][value='{level}']").first
+    if not choice.is_visible():
+        page.locator("details", has=choice).locator("summary").first.click()
+    choice.check()
+
+
+def _answered(stage: SingleUserServer, page: Page, answer: str, *, without_notes: bool = False) -> str:
     elicitation_id: str = stage.consent.open()
     page.goto(stage.provision(elicitation_id))
-    page.get_by_role("checkbox").nth(1).check()
-    page.get_by_role("checkbox").nth(2).check()
-    for scope in leave:
-        page.locator(f"input[value='{scope}']").uncheck()
+    choose(page, "files", "read")
+    choose(page, "notes", "off" if without_notes else "change")
     page.locator(f"button[value={answer}]").click()
     return elicitation_id
 
@@ -34,10 +43,24 @@ def _long_names(stage: SingleUserServer, page: Page) -> None:
     page.goto(stage.provision(stage.consent.open(client_name=_LONG, host=host)))
 
 
-def _nothing_ticked(stage: SingleUserServer, page: Page) -> None:
+def _nothing_chosen(stage: SingleUserServer, page: Page) -> None:
     page.goto(stage.provision(stage.consent.open()))
-    page.get_by_role("checkbox").nth(0).uncheck()
+    choose(page, "notes", "off")
     page.locator("button[value=allow]").click()
+
+
+def _four_apps(stage: SingleUserServer, page: Page) -> None:
+    needed = [f"{app}:read" for app in FOUR]
+    page.goto(stage.provision(stage.consent.open(needed=needed, offered=FOUR_SCOPES)))
+
+
+def _every_app(stage: SingleUserServer, page: Page) -> None:
+    """Open every list of a page with every app; what one was given before is only to change things."""
+    granted = ["talk:write", "mail:read"]
+    page.goto(stage.provision(stage.consent.open(needed=["notes:write"], offered=SCOPES, granted=granted)))
+    for summary in page.locator("summary").all():
+        summary.click()
+    choose(page, "calendar", "change")
 
 
 def _already(stage: SingleUserServer, page: Page) -> None:
@@ -49,7 +72,7 @@ def _waiting(stage: SingleUserServer, page: Page) -> None:
 
 
 def _waiting_paused(stage: SingleUserServer, page: Page) -> None:
-    _answered(stage, page, "allow", "notes:read")
+    _answered(stage, page, "allow", without_notes=True)
     page.goto(f"{page.url}&paused=1")
 
 
@@ -60,7 +83,7 @@ def _done(stage: SingleUserServer, page: Page) -> None:
 
 
 def _done_without(stage: SingleUserServer, page: Page) -> None:
-    elicitation_id = _answered(stage, page, "allow", "notes:read")
+    elicitation_id = _answered(stage, page, "allow", without_notes=True)
     stage.consent.complete(elicitation_id)
     _wait(stage, page, elicitation_id)
 
@@ -99,8 +122,10 @@ SCENES: dict[str, Callable[[SingleUserServer, Page], None]] = {
     "home": _home,
     "consent": _consent,
     "consent-long-names": _long_names,
-    "consent-nothing-ticked": _nothing_ticked,
+    "consent-nothing-chosen": _nothing_chosen,
     "consent-allowed-already": _already,
+    "consent-four-apps": _four_apps,
+    "consent-every-app": _every_app,
     "waiting": _waiting,
     "waiting-paused": _waiting_paused,
     "done": _done,

@@ -20,6 +20,7 @@ SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "consent": ("consent", window_options(size=_PAPER)),
     "consent-dark": ("consent", window_options(size=_PAPER, scheme="dark")),
     "consent-phone": ("consent", window_options(size=PHONE)),
+    "consent-apps": ("consent-every-app", window_options(size=(640, 1850))),
     "waiting": ("waiting", window_options(size=_PAPER)),
     "done": ("done", window_options(size=_PAPER)),
 }
@@ -31,7 +32,7 @@ PEOPLE_SHOTS: dict[str, tuple[str, WindowOptions]] = {
     "account-phone": ("account", window_options(size=PHONE, scheme="dark")),
 }
 CLIENT_SHOTS: dict[str, tuple[str, WindowOptions]] = {
-    "authorize": ("authorize", window_options(size=_PAPER)),
+    "authorize": ("authorize", window_options(size=(640, 760))),
     "authorize-phone": ("authorize-cursor", window_options(size=PHONE)),
     "signed-in-as": ("signed-in-as", window_options(size=_PAPER)),
     "sent": ("sent-copied", window_options(size=_PAPER)),

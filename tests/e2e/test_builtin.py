@@ -72,7 +72,7 @@ async def test_a_person_connects_a_chat_client_and_ends_up_there(
 
     await page.goto(builtin_app.authorize_url(client_id, redirect_uri=HOSTED))
     await accessibility.on(page)
-    await page.locator("input[value='notes:read']").check()
+    await page.locator("[name='allow.notes'][value=read]").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await expect(page.locator("button[value=mine]")).to_be_visible()
@@ -96,7 +96,7 @@ async def test_the_last_page_works_without_going_on_by_itself_and_shows_the_code
 
     await page.goto(builtin_app.authorize_url(client_id, redirect_uri=uri))
     await accessibility.on(page)
-    await page.locator("input[value='notes:read']").check()
+    await page.locator("[name='allow.notes'][value=read]").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=mine]").click()
@@ -132,7 +132,7 @@ async def test_not_me_says_how_to_be_another_user_and_tries_again(
     client_id = str((await builtin_app.register(http))["client_id"])
     page, completed = await opened(browser)
     await page.goto(builtin_app.authorize_url(client_id))
-    await page.locator("input[value='notes:read']").check()
+    await page.locator("[name='allow.notes'][value=read]").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=not-mine]").click()
@@ -179,7 +179,7 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     client_id = str((await builtin_app.register(http))["client_id"])
     page, completed = await opened(browser, look)
     await page.goto(builtin_app.authorize_url(client_id))
-    await page.locator("input[value='notes:read']").check()
+    await page.locator("[name='allow.notes'][value=read]").check()
     await page.locator("button[value=allow]").click()
     await grant(page, "alice")
     await page.locator("button[value=mine]").click()
@@ -195,7 +195,7 @@ async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     await page.locator("form[action='/account/sign-out-app'] button").click()
 
     await expect(page.locator("form[action='/account/sign-out-app']")).to_have_count(0)
-    await expect(page.locator("input[role=switch]:checked")).to_have_count(1)
+    await expect(page.locator("[value=read]:checked")).to_have_count(1)
 
 
 async def test_a_user_with_the_wrong_account_is_told_to_sign_out_of_nextcloud_first(

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.web.access_rows import FIRST_ROWS
 from tests.authorization_pages import CURSOR, HOSTED, ask_url
 from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.client_page_cases import CLIENT_SCENES
@@ -64,7 +64,7 @@ def test_a_client_that_asks_in_a_window_of_its_own_hears_from_it(
             "(url) => { window.asking = window.open(url, 'asking', 'popup') }", f"{people.origin}{ask_url()}"
         )
     popup = opened.value
-    popup.locator("input[value='notes:read']").check()
+    popup.locator("[name='allow.notes'][value=read]").check()
     popup.locator("button[value=allow]").click()
     closed_at_nextcloud = client.evaluate("window.asking.closed")
     grant_as(popup, "bob")
@@ -80,7 +80,7 @@ def test_the_browser_offers_to_open_the_program_that_asked(
 ) -> None:
     page = asked(people, window, redirect_uri=CURSOR)
 
-    page.locator("input[value='notes:read']").check()
+    page.locator("[name='allow.notes'][value=read]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     with page.expect_request(f"{CURSOR}**") as sent:
@@ -95,7 +95,7 @@ def test_the_back_button_neither_asks_nor_redirects_again(
 ) -> None:
     window.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
     page = asked(people, window)
-    page.locator("input[value='notes:read']").check()
+    page.locator("[name='allow.notes'][value=read]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
     page.locator("button[value=mine]").click()
@@ -108,6 +108,27 @@ def test_the_back_button_neither_asks_nor_redirects_again(
     expect(page.locator("button[value=not-mine]")).to_have_count(0)
 
 
+@pytest.mark.parametrize("size", [PHONE, (1280, 800)], ids=["phone", "desktop"])
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_sign_in_shows_its_first_apps_without_scrolling_and_nothing_is_chosen(
+    people: MultiUserServers, chromium: Browser, size: tuple[int, int], language: str
+) -> None:
+    window = chromium.new_context(**window_options(size=size, language=language))
+    page = window.new_page()
+
+    heights: list[int] = []
+    for name in ("authorize", "authorize-program", "authorize-cursor"):
+        people.clients.forget()
+        CLIENT_SCENES[name](people, page)
+        heights.append(page.evaluate("document.documentElement.scrollHeight"))
+        assert page.locator("[name^='allow.']:checked:not([value=off])").count() == 0
+    rows = page.get_by_role("radiogroup").count()
+    window.close()
+
+    assert heights == [size[1]] * 3
+    assert rows == FIRST_ROWS
+
+
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_keyboard_alone_is_enough_with_and_without_scripts(
     people: MultiUserServers, chromium: Browser, *, scripts: bool
@@ -115,27 +136,20 @@ def test_the_keyboard_alone_is_enough_with_and_without_scripts(
     window = chromium.new_context(**window_options(), java_script_enabled=scripts)
     page = asked(people, window)
 
-    reading = [scope for scope in SCOPES if not is_writing(scope)]
-
-    # Enter in a box allows nothing; those that change things come after those that read.
+    # Enter in a choice allows nothing.
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.locator("form[action='/authorize']").wait_for()
-    # The page came anew, so the first of these is before all boxes.
-    for _ in range(len(reading) + 1):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    # The other boxes that change things, the link to the connections, the button.
-    for _ in range(len(SCOPES) - len(reading) + 1):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
+    # The page came anew. To the first row and its last choice; then the link that leads over the other rows.
+    for key in ("Tab", "ArrowRight", "ArrowRight", "Tab", "Enter", "Enter"):
+        page.keyboard.press(key)
     page.route(f"{HOSTED}**", lambda route: route.fulfill(body="<h1>Back</h1>", content_type="text/html"))
     grant_as(page, "bob")
     page.locator("button[value=mine]").click()
     heading(page, "Back")
     window.close()
 
-    assert people.consent_service.clients["bob", "mcp-claude"].scopes == {"notes:write"}
+    assert people.consent_service.clients["bob", "mcp-claude"].scopes == {"notes:read", "notes:write"}
 
 
 def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
@@ -149,7 +163,7 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
     evil = (
         f"<iframe src='{people.origin}{ask_url().replace('&', '&amp;')}'></iframe>"
         f"<form method='post' action='{people.origin}/authorize'>{fields}"
-        "<input name='answer' value='allow'><input name='allow' value='notes:read'><button>Win</button></form>"
+        "<input name='answer' value='allow'><input name='allow.notes' value='read'><button>Win</button></form>"
     )
     page.route("http://evil.test/", lambda route: route.fulfill(body=evil, content_type="text/html"))
     page.goto("http://evil.test/")

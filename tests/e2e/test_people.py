@@ -10,6 +10,7 @@ from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.multi_user_page_cases import PEOPLE_SCENES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user, sign_in_as
+from tests.e2e.page_cases import choose
 from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
 
 # German is the longer language, so it gets the narrow screen.
@@ -63,14 +64,14 @@ def test_a_person_signs_in_chooses_confirms_and_is_told_that_it_is_done(
     sign_in_as(page, "alice")
     heading(page, "Claude Code asks for access to cloud.example.org")
     expect(page.get_by_text("Signed in as Alice.")).to_be_visible()
-    page.get_by_label("Change your notes").check()
+    choose(page, "notes", "change")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "alice")
     heading(page, "Connected as Alice on cloud.example.org")
     address = page.url
     page.get_by_role("button", name="Continue").click()
 
-    heading(page, "Connected as alice.")
+    heading(page, "Connected as Alice.")
     assert page.url == people.page("done", elicitation_id)
     assert "code=" not in address
     assert [client.scopes for client in people.consent_service.clients.values()] == [
@@ -86,12 +87,12 @@ def test_the_back_button_does_not_send_a_person_away_again(
     page = signed_in_page(people, alice, "consent")
     page.get_by_role("button", name="Allow", exact=True).click()
     grant_as(page, "alice")
-    heading(page, "Connected as alice.")
+    heading(page, "Connected as Alice.")
 
     page.go_back()
     page.go_back()
 
-    heading(page, "Connected as alice.")
+    heading(page, "Connected as Alice.")
     assert page.url.startswith(f"{people.origin}/oauth/done?")
 
 
@@ -164,24 +165,22 @@ def test_an_account_of_another_user_is_released(people: MultiUserServers, alice:
     grant_as(page, "alice")
     page.get_by_role("button", name="Continue").click()
 
-    heading(page, "Connected as alice.")
+    heading(page, "Connected as Alice.")
     assert people.consent_service.connected == {"alice": "alice"}
 
 
-def test_enter_in_a_checkbox_or_a_switch_changes_nothing(
-    people: MultiUserServers, alice: BrowserContext
-) -> None:
+def test_enter_in_a_choice_changes_nothing(people: MultiUserServers, alice: BrowserContext) -> None:
     people.consent_service.client()
     consent, account = signed_in_page(people, alice, "consent"), alice.new_page()
     account.goto(f"{people.origin}/account")
 
-    consent.get_by_label("Read your files").check()
-    consent.get_by_label("Read your files").press("Enter")
-    account.get_by_label("Change your files").check()
-    account.get_by_label("Change your files").press("Enter")
+    choose(consent, "notes", "change")
+    consent.get_by_role("radio", name="Read and change").first.press("Enter")
+    choose(account, "files", "change")
+    account.locator("[name='allow.files'][value=change]").press("Enter")
 
-    expect(consent.get_by_label("Read your files")).to_be_checked()
-    expect(account.get_by_label("Change your files")).not_to_be_checked()
+    expect(consent.locator("[name='allow.notes'][value=change]")).to_be_checked()
+    expect(account.locator("[name='allow.files'][value=read]")).to_be_checked()
     assert people.consent_service.statements.changes == []
 
 
@@ -191,7 +190,7 @@ def test_on_the_account_page_a_person_changes_pauses_and_ends_what_is_connected(
     people.consent_service.client()
     page = signed_in_page(people, alice)
 
-    page.get_by_role("switch", name="Change your notes").uncheck()
+    page.get_by_role("radiogroup", name="Notes").get_by_label("Read", exact=True).check()
     page.get_by_role("button", name="Save changes").click()
     expect(page.get_by_role("status")).to_have_text("Saved. It counts from now on.")
     page.get_by_role("button", name="Pause").click()
@@ -212,19 +211,16 @@ def test_the_keyboard_alone_is_enough(people: MultiUserServers, alice: BrowserCo
     people.consent_service.map_accounts()
     page = signed_in_page(people, alice, "consent")
 
-    # Past "Not you?", to the first checkbox, over the others and the link to the buttons.
+    # Past "Not you?" to the row, on to its next choice; then over "Allow more now" and "Good to know".
     for _ in range(2):
         page.keyboard.press("Tab")
-    page.keyboard.press("Space")
-    for _ in range(2):
-        page.keyboard.press("Tab")
-    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
     for _ in range(3):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Grant access")
 
-    assert people.consent_service.asked == [{"notes:write"}]
+    assert people.consent_service.asked == [{"notes:read", "notes:write"}]
 
 
 def test_another_site_can_neither_send_our_forms_nor_frame_our_pages(

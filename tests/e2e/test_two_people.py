@@ -70,8 +70,8 @@ async def grant(page: Page, name: str) -> None:
 @pytest.mark.parametrize(
     ("as_seen", "connected"),
     [
-        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als alice."),
-        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as alice."),
+        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als Alice Example."),
+        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as Alice Example."),
     ],
     ids=["phone-light-de", "desktop-dark-en"],
 )
@@ -88,7 +88,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
         await page.goto(call.url)
         await accessibility.on(page)
         await sign_in(page, "alice")
-        await page.locator("input[value='notes:write']").check()
+        await page.locator("[name='allow.notes'][value=change]").check()
         await accessibility.on(page)
         await page.locator("button[value=allow]").click()
         await grant(page, "alice")
@@ -107,7 +107,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
     await accessibility.on(page)
 
     assert "Shopping list" in answer
-    assert await page.locator("input[role=switch]:checked").count() == 2
+    assert await page.locator("[value=change]:checked").count() == 1
 
 
 async def test_the_link_of_one_user_is_answered_by_no_other_user(
@@ -143,7 +143,7 @@ async def test_the_link_of_one_user_is_answered_by_no_other_user(
         await alice.get_by_role("button", name="Grant access").click()
         await heading(alice, re.compile("Connected as Alice"))
         await alice.locator("button[value=mine]").click()
-        await heading(alice, "Connected as alice.")
+        await heading(alice, "Connected as Alice Example.")
         answer = await call.text()
 
     assert refused == {}

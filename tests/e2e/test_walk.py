@@ -53,8 +53,8 @@ async def confirm_in_nextcloud(page: Page, name: str, accessibility: Accessibili
 @pytest.mark.parametrize(
     ("as_seen", "connected"),
     [
-        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als alice."),
-        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as alice."),
+        (window_options(size=PHONE, scheme="light", language="de"), "Verbunden als Alice Example."),
+        (window_options(size=DESKTOP, scheme="dark", language="en"), "Connected as Alice Example."),
     ],
     ids=["phone-light-de", "desktop-dark-en"],
 )
@@ -71,9 +71,10 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
     async with calling(lambda call: personal_app.client(elicitation_callback=call.open)) as call:
         await page.goto(call.url)
         await accessibility.on(page)
-        await page.locator("input[value='notes:write']").check()
-        await page.locator("input[value='files:read']").check()
-        await page.locator("input[value='files:read']").uncheck()
+        await page.locator("[name='allow.notes'][value=change]").check()
+        await page.locator("summary").first.click()
+        await page.locator("[name='allow.files'][value=read]").check()
+        await page.locator("[name='allow.files'][value=off]").check()
         await page.locator("button[value=allow]").click()
         async with window.expect_page() as tab:
             await page.locator(f"a[href^='{personal_app.nextcloud_url}']").click()

@@ -47,7 +47,7 @@ async def test_two_people_confirm_in_login_flows_and_read_their_own_notes(oidc_a
     assert her_notes.isdisjoint(his_notes)
     assert len(set(alices.urls)) == len(set(bobs.urls)) == 1
     assert any("Waiting for you to confirm" in page.title for page in alice.seen)
-    assert "alice" in alice.seen[-1].text
+    assert "Alice Example" in alice.seen[-1].text
     assert len(oidc_app.sandbox.state.app_passwords) == 2
 
 
@@ -81,7 +81,7 @@ async def test_a_user_that_confirms_with_another_account_is_told_so_and_can_try_
 
     assert refused.status == 403
     assert "another Nextcloud account" in refused.text
-    assert "Connected as alice" in done.text
+    assert "Connected as Alice" in done.text
     assert notes
 
 

@@ -62,7 +62,7 @@ FOR_NEWCOMERS = [
     "which is the same server. The",
     '"client_name": "Demo assistant"',
     "Our page “Demo assistant wants to use",
-    "[x] Read your notes",
+    "Notes: Read",
     "Nextcloud's page “Account access”",
     "Our page “Signed in as Alice Example”",
     "One authorization: the client has its token",

@@ -307,7 +307,7 @@ async def test_what_one_browser_was_given_is_of_no_use_in_another(
                     await other.post("/authorize/confirm", data={**form, "answer": said})
                     for said in ("mine", "not-mine")
                 ],
-                await other.post("/authorize", data={**question, "answer": "allow", "allow": "notes:read"}),
+                await other.post("/authorize", data={**question, "answer": "allow", "allow.notes": "read"}),
                 await other.post("/authorize", data={**question, "answer": "deny"}),
             ]
         assert [each.status_code for each in answers] == [403] * 6
@@ -368,7 +368,7 @@ async def test_a_form_that_another_page_sends_connects_nothing(
 
     refused = [
         await browser.post(
-            "/authorize", data={**question, "answer": "allow", "allow": "notes:read"}, headers=headers
+            "/authorize", data={**question, "answer": "allow", "allow.notes": "read"}, headers=headers
         ),
         await browser.post(
             "/authorize/confirm", data={**auth_transaction, "answer": "mine"}, headers=headers

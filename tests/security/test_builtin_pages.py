@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.sandbox.document import Document
+from tests.access_fields import choices_in, chosen_in
 from tests.integration.builtin_app import CALLBACK, BuiltinApp, open_builtin_app, query_of
 
 HTML = {"Accept": "text/html"}
@@ -44,15 +45,10 @@ async def test_the_page_says_who_asks_where_it_leads_and_what_it_wants(
 
     document = Document.read(page.text)
     assert page.status_code == 200
-    assert "introduced itself" in document.text
-    assert "A program on this computer" in document.text
-    assert {one.value for one in document.choices if one.ticked} == set()
-    assert {one.value for one in document.choices} == {
-        "notes:read",
-        "notes:write",
-        "files:read",
-        "files:write",
-    }
+    assert "no authority vouches for it" in document.text
+    assert "a program on this computer" in document.text
+    assert chosen_in(page.text) == []
+    assert choices_in(page.text) == ["notes:read", "notes:change", "files:read", "files:change"]
 
 
 async def test_a_client_with_a_document_is_named_by_the_host_that_vouches_for_it(
@@ -118,20 +114,19 @@ async def test_marks_on_a_name_cover_no_other_line_of_the_page(
 @pytest.mark.parametrize(
     ("scope", "offered"),
     [
-        ("notes:read", {"notes:read"}),
-        ("notes:write openid offline_access", {"notes:write"}),
-        ("openid profile email offline_access", {"notes:read", "notes:write", "files:read", "files:write"}),
-        ("", {"notes:read", "notes:write", "files:read", "files:write"}),
+        ("notes:read", ["notes:read"]),
+        ("notes:write openid offline_access", ["notes:change-only"]),
+        ("openid profile email offline_access", ["notes:read", "notes:change", "files:read", "files:change"]),
+        ("", ["notes:read", "notes:change", "files:read", "files:change"]),
     ],
 )
-async def test_what_is_asked_for_is_offered_and_nothing_that_changes_things_is_ticked(
-    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, scope: str, offered: set[str]
+async def test_what_is_asked_for_is_offered_and_nothing_is_chosen_beforehand(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, scope: str, offered: list[str]
 ) -> None:
-    choices = Document.read((await http.get(builtin_app.authorize_url(client_id, scope=scope))).text).choices
+    page = await http.get(builtin_app.authorize_url(client_id, scope=scope))
 
-    assert {one.value for one in choices} == offered
-    named = offered if len(offered) == 1 else set[str]()
-    assert {one.value for one in choices if one.ticked} == {one for one in named if one.endswith(":read")}
+    assert choices_in(page.text) == offered
+    assert chosen_in(page.text) == []
 
 
 @pytest.mark.parametrize(
@@ -272,7 +267,7 @@ async def test_the_longest_state_in_any_script_survives_the_form(
 
 
 @pytest.mark.parametrize("answer", ["allow", "none", ""])
-async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
+async def test_everything_off_and_enter_in_a_choice_allow_nothing(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, answer: str
 ) -> None:
     page = await http.get(builtin_app.authorize_url(client_id))
@@ -282,7 +277,7 @@ async def test_nothing_ticked_and_enter_in_a_box_allow_nothing(
     )
 
     assert "Refresh" not in again.headers
-    assert ("Nothing is ticked" in again.text) == (answer == "allow")
+    assert ("Everything is off" in again.text) == (answer == "allow")
 
 
 @pytest.mark.parametrize(
@@ -301,7 +296,7 @@ async def test_a_form_that_another_page_sends_does_nothing(
     *, builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str, headers: dict[str, str], path: str
 ) -> None:
     page = await http.get(builtin_app.authorize_url(client_id))
-    fields = {**form_of(page), "answer": "allow", "allow": "notes:read", "transaction": "a" * 32}
+    fields = {**form_of(page), "answer": "allow", "allow.notes": "read", "transaction": "a" * 32}
 
     refused = await http.post(f"{builtin_app.url}{path}", data=fields, headers=headers)
 
@@ -316,7 +311,7 @@ async def test_a_form_that_was_changed_or_is_old_does_nothing(
     fields = {
         **form_of(await http.get(builtin_app.authorize_url(client_id))),
         "answer": "allow",
-        "allow": "notes:read",
+        "allow.notes": "read",
     }
     other = form_of(await http.get(builtin_app.authorize_url(client_id, scope="notes:read")))
     ahead = builtin_app.clock.ahead
@@ -365,7 +360,7 @@ async def test_a_client_whose_document_changes_meanwhile_is_looked_at_once_more(
 
     refused = await http.post(
         f"{builtin_app.url}/authorize",
-        data={**fields, "answer": "allow", "allow": "notes:read"},
+        data={**fields, "answer": "allow", "allow.notes": "read"},
         headers=OURS,
     )
 

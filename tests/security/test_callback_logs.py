@@ -99,7 +99,7 @@ async def _begun(builtin_app: BuiltinApp, page: httpx2.Response) -> str:
     async with httpx2.AsyncClient(timeout=60, cookies=page.cookies) as browser:
         sent = await browser.post(
             f"{builtin_app.url}/authorize",
-            data={**fields, "answer": "allow", "allow": ["notes:read"]},
+            data={**fields, "answer": "allow", "allow.notes": "read"},
             headers={"Accept": "text/html", "Sec-Fetch-Site": "same-origin"},
         )
     return parse_qs(urlsplit(sent.headers["Refresh"].partition("url=")[2]).query)["state"][0]

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
+from tests.access_fields import fields_for
 from tests.single_user_pages import (
     HOST,
     ORIGIN,
@@ -62,7 +63,7 @@ async def form_of(browser: httpx2.AsyncClient, url: str) -> dict[str, str]:
 
 async def allow(browser: httpx2.AsyncClient, elicitation_id: str, *scopes: str) -> httpx2.Response:
     form = await form_of(browser, provision(elicitation_id))
-    data = {**form, "answer": "allow", "allow": list(scopes or ["notes:read"])}
+    data = {**form, "answer": "allow", **fields_for(*(scopes or ["notes:read"]))}
     return await browser.post("/oauth/provision", data=data)
 
 
@@ -123,7 +124,7 @@ async def test_a_link_preview_has_no_effect(browser: httpx2.AsyncClient, consent
     for _ in range(3):
         await browser.get(provision(elicitation_id))
         await browser.head(provision(elicitation_id))
-        await browser.get(f"{provision(elicitation_id)}&answer=allow&allow=notes:read")
+        await browser.get(f"{provision(elicitation_id)}&answer=allow&allow.notes=read")
 
     assert await consent.state(elicitation_id) is before
     assert consent.statements.changes == []
@@ -193,7 +194,7 @@ async def test_a_form_of_another_page_changes_nothing(
     form = await form_of(browser, provision(elicitation_id))
     del browser.headers["sec-fetch-site"]
 
-    data = {**form, "answer": answer, "allow": "notes:read"}
+    data = {**form, "answer": answer, "allow.notes": "read"}
     response = await browser.post(page, data=data, headers=headers)
 
     assert response.status_code == 403
@@ -234,7 +235,7 @@ async def test_a_form_without_its_check_value_changes_nothing(
         "ü": "ü",
     }
 
-    data = {**form, "csrf": values[change], "answer": "allow", "allow": "notes:read"}
+    data = {**form, "csrf": values[change], "answer": "allow", "allow.notes": "read"}
     response = await browser.post("/oauth/provision", data=data)
 
     assert response.status_code == 403
@@ -248,7 +249,7 @@ async def test_a_form_without_the_cookie_changes_nothing_and_tells_nothing_about
 
     async with browser_of(consent) as without:
         known = await without.post(
-            "/oauth/provision", data={**form, "answer": "allow", "allow": "notes:read"}
+            "/oauth/provision", data={**form, "answer": "allow", "allow.notes": "read"}
         )
         unknown = await without.post("/oauth/provision", data={**form, "elicitationId": UNKNOWN})
 

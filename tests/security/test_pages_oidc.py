@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
+from tests.access_fields import chosen_in, fields_for
 from tests.callback_results import shown
 from tests.multi_user_pages import (
     HOST,
@@ -93,7 +94,7 @@ def seen(response: httpx2.Response) -> tuple[int, bytes, list[tuple[str, str]]]:
 
 def fields(elicitation_id: str, check: str | list[str], **more: str) -> dict[str, Any]:
     """Everything any form of ours sends."""
-    usual = {"elicitationId": elicitation_id, "csrf": check, "allow": "notes:read", "client": "claude"}
+    usual = {"elicitationId": elicitation_id, "csrf": check, "allow.notes": "read", "client": "claude"}
     return usual | {"answer": "allow", "do": "remove"} | more
 
 
@@ -586,14 +587,14 @@ async def test_what_a_second_call_adds_while_the_page_is_open_is_not_allowed_by_
     before = await people.get(url("consent", elicitation_id))
     await consent_service.ask_more(elicitation_id, "notes:write")
 
-    shown_before = re.findall(r'value="([^"]+)" checked', before.text)
+    shown_before = chosen_in(before.text)
     form = {"elicitationId": elicitation_id, "csrf": checks(before)[-1], "answer": "allow"}
-    await people.post("/oauth/consent", data={**form, "allow": shown_before})
+    await people.post("/oauth/consent", data={**form, **fields_for(*shown_before)})
     after = await people.get(url("consent", elicitation_id))
 
     assert shown_before == ["notes:read"]
     assert consent_service.asked == [{"notes:read"}]
-    assert re.findall(r'value="([^"]+)" checked', after.text) == ["notes:read", "notes:write"]
+    assert chosen_in(after.text) == ["notes:change"]
 
 
 # What is shown

@@ -2,7 +2,6 @@ import io
 import os
 import re
 import socket
-import sqlite3
 import subprocess
 import sys
 from importlib.metadata import version
@@ -17,7 +16,6 @@ from nextcloud_mcp_server.commands.config import this_command
 from nextcloud_mcp_server.commands.console import OPTIONS, Progress, print_link, program
 from nextcloud_mcp_server.commands.serve import claim_port, greeting, mcp_url
 from nextcloud_mcp_server.errors import ConfigurationError
-from nextcloud_mcp_server.server.database_file import schema_version
 from nextcloud_mcp_server.server.modes.personal import bearer_secret
 from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -510,7 +508,7 @@ def test_a_tool_to_leave_out_that_does_not_exist_is_refused_by_the_doctor_too(
     code, _, err = run(["doctor", "--nextcloud", CLOUD], monkeypatch, capsys)
 
     assert code == 2
-    assert "did you mean nc_notes_delete_note?" in err
+    assert "did you mean 'nc_notes_delete_note'?" in err
 
 
 @pytest.mark.process
@@ -527,7 +525,10 @@ def test_the_doctor_warns_of_an_old_name_of_a_tool_to_leave_out(monkeypatch: Pat
     [
         (["serve", "--nextcloud", "ftp://x"], "Error: --nextcloud is not a web address"),
         (["serve", "--nextcloud=ftp://x"], "Error: --nextcloud is not a web address"),
-        (["serve", "--nextcloud", CLOUD, "--toolsets", "note"], "Error: --toolsets names 'note'"),
+        (
+            ["serve", "--nextcloud", CLOUD, "--toolsets", "note"],
+            "Error: Unknown toolset 'note' in --toolsets; did you mean 'notes'?",
+        ),
         (["connect", "--nextcloud", "http://127.0.0.1:9"], "Error: Nothing listens at --nextcloud."),
     ],
 )
@@ -587,14 +588,6 @@ def test_an_interruption_exits_quietly(monkeypatch: Patch, capsys: Capture) -> N
     code, out, err = run([], monkeypatch, capsys)
 
     assert (code, out, err) == (130, "", "")
-
-
-def test_a_database_file_without_our_tables_has_no_schema(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as connection:
-        connection.execute("CREATE TABLE other (id INTEGER)")
-    connection.close()
-
-    assert schema_version(tmp_path / "other.db") is None
 
 
 def test_a_link_is_printed_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from nextcloud_mcp_server.auth.scopes import SCOPES, TOOLSET_SCOPES
 from nextcloud_mcp_server.cli import app
+from nextcloud_mcp_server.settings.names import PREFIXES, known_variables
+from nextcloud_mcp_server.storage.models import metadata
+from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +96,58 @@ def test_every_command_that_a_document_names_exists() -> None:
         if name not in groups or (groups[name] and following not in groups[name])
     ]
     assert unknown == []
+
+
+def table_below(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    rows = re.search(r"^\|(?:.+\n\|)+.*$", text, flags=re.MULTILINE)
+    assert rows is not None
+    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows[0].splitlines()[2:]]
+
+
+def words(cell: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"`([^`]+)`", cell))
+
+
+def test_the_page_of_identity_providers_lists_every_scope_by_its_toolset() -> None:
+    listed = {toolset: words(scopes) for names, scopes in table_below("identity-providers.md", "## The scopes")
+              for toolset in words(names)}  # fmt: skip
+
+    assert listed == TOOLSET_SCOPES
+    text = (ROOT / "docs" / "identity-providers.md").read_text(encoding="utf-8")
+    assert f"these are {len(SCOPES)};" in text
+
+
+def test_the_page_of_the_database_lists_every_table_and_no_other() -> None:
+    text = (ROOT / "docs" / "storage-schema.md").read_text(encoding="utf-8")
+    kept = table_below("storage-schema.md", "## How long rows stay")
+    listed = re.findall(r"^\| `(\w+)` \|", text.partition("## How long rows stay")[0], flags=re.MULTILINE)
+
+    assert sorted(listed) == sorted([*metadata.tables, VERSION_TABLE])
+    assert {table for names, _ in kept for table in words(names)} <= metadata.tables.keys()
+
+
+def test_the_image_runs_as_an_account_of_its_own_and_its_health_is_that_of_its_parts() -> None:
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+
+    (account,) = re.findall(r"^USER (\w+)$", image, flags=re.MULTILINE)
+    (number,) = re.findall(r"useradd .*--uid (\d+) (\w+)", image)
+    assert number == ("10001", account)
+    assert f"`{account}` ({number[0]})" in page
+    assert "+ '/readyz'" in image
+
+
+#: Variables of other programs, and forms of a name, that documents mention.
+OTHERS = {"NEXTCLOUD_URL", "NEXTCLOUD_ADMIN_USER", "NEXTCLOUD_ADMIN_PASSWORD_FILE"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_variable_that_a_document_names_is_one(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w$])(?:" + "|".join(PREFIXES) + r")[A-Z_]*[A-Z]\b", text))
+
+    lost = {name for name in named - OTHERS if not name.startswith("NEXTCLOUD_TEST_")} - {*known_variables()}
+
+    assert lost == set()

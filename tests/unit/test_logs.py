@@ -206,8 +206,24 @@ def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in captured.err
 
 
-def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("info")
+def test_our_own_lines_are_reworded_and_those_of_libraries_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.set_up("info", reword=lambda text: text.replace("NEXTCLOUD_HOST", "--nextcloud"))
+
+    logging.getLogger("nextcloud_mcp_server.test").warning("Check %s.", "NEXTCLOUD_HOST")
+    logging.getLogger("library").warning("Check NEXTCLOUD_HOST.")
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert "Check --nextcloud." in first
+    assert "Check NEXTCLOUD_HOST." in second
+
+
+@pytest.mark.parametrize(("level", "logged"), [("info", False), ("debug", True)])
+def test_a_retry_is_logged_at_debug_alone_and_never_printed_to_stdout(
+    capsys: pytest.CaptureFixture[str], level: str, *, logged: bool
+) -> None:
+    logs.set_up(level)
     failures = iter([OSError("away")])
 
     @stamina.retry(on=OSError, wait_initial=0, wait_max=0, wait_jitter=0)
@@ -219,7 +235,7 @@ def test_a_retry_is_logged_and_never_printed_to_stdout(capsys: pytest.CaptureFix
     assert flaky() == "back"
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "stamina.retry_scheduled" in captured.err
+    assert ("stamina.retry_scheduled" in captured.err) is logged
 
 
 #: Texts of which one pattern or another may begin to match at every place, and never does.

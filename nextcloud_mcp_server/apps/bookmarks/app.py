@@ -6,6 +6,8 @@ app = App(
     "bookmarks",
     about="bookmarks",
     requires="bookmarks",
+    title=Words("Bookmarks", "Lesezeichen"),
+    icon="M6.5 4h11v16L12 16l-5.5 4Z",
     scopes=(
         Scope(
             "bookmarks:read",

@@ -5,6 +5,8 @@ from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
 app = App(
     "calendar",
     about="calendars",
+    title=Words("Calendar", "Kalender"),
+    icon="M4.5 5.5h15v14h-15ZM4.5 10h15M8.5 3v4M15.5 3v4",
     scopes=(
         Scope(
             "calendar:read",

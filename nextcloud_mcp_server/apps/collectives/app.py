@@ -7,6 +7,9 @@ app = App(
     about="pages of collectives",
     requires="collectives",
     menu=True,
+    title=Words("Collectives", "Kollektive"),
+    icon="M9 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM3 19c.5-3.3 2.8-5 6-5s5.5 1.7 6 5"
+    "M16 11a2.5 2.5 0 1 0-.6-4.9M17.5 14.3c2 .5 3.2 2 3.5 4.2",
     scopes=(
         Scope(
             "collectives:read",

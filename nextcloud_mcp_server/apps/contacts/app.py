@@ -5,6 +5,8 @@ from nextcloud_mcp_server.declarations.app import App, Scope, Words
 app = App(
     "contacts",
     about="contacts",
+    title=Words("Contacts", "Kontakte"),
+    icon="M12 11.5A3.75 3.75 0 1 0 12 4a3.75 3.75 0 0 0 0 7.5ZM4.5 20c.8-3.8 3.8-5.5 7.5-5.5s6.7 1.7 7.5 5.5",
     scopes=(
         Scope(
             "contacts:read",

@@ -6,6 +6,8 @@ app = App(
     "cookbook",
     about="recipes",
     requires="cookbook",
+    title=Words("Recipes", "Rezepte"),
+    icon="M4.5 10h15v6a3 3 0 0 1-3 3h-9a3 3 0 0 1-3-3ZM2.5 10h19M9 6.5v-2M12 6.5v-3M15 6.5v-2",
     scopes=(
         Scope(
             "cookbook:read",

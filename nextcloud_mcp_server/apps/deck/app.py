@@ -6,6 +6,8 @@ app = App(
     "deck",
     about="Deck boards",
     requires="deck",
+    title=Words("Deck", "Deck"),
+    icon="M4 5h6.5v14H4ZM13.5 5H20v8.5h-6.5Z",
     scopes=(
         Scope(
             "deck:read",

@@ -5,6 +5,9 @@ from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
 app = App(
     "files",
     about="files",
+    title=Words("Files", "Dateien"),
+    icon="M3.5 6.5A1.5 1.5 0 0 1 5 5h4l2 2.5h8A1.5 1.5 0 0 1 20.5 9v8.5A1.5 1.5 0 0 1 19 19H5a1.5 1."
+    "5 0 0 1-1.5-1.5Z",
     scopes=(
         Scope(
             "files:read",

@@ -6,6 +6,8 @@ app = App(
     "forms",
     about="forms and what was answered",
     requires="forms",
+    title=Words("Forms", "Formulare"),
+    icon="M5 4h14v16H5ZM8.5 8.5h1M12 8.5h4M8.5 12h1M12 12h4M8.5 15.5h1M12 15.5h4",
     scopes=(
         Scope(
             "forms:read",

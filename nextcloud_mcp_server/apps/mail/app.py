@@ -7,6 +7,8 @@ app = App(
     about="mail",
     requires="mail",
     menu=True,
+    title=Words("Mail", "E-Mails"),
+    icon="M3.5 6h17v12.5h-17ZM4 6.5l8 6.5 8-6.5",
     scopes=(
         Scope(
             "mail:read",

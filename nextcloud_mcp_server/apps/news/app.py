@@ -7,6 +7,8 @@ app = App(
     about="articles of feeds",
     requires="news",
     menu=True,
+    title=Words("News feeds", "Nachrichten-Feeds"),
+    icon="M5 18.5h.5M5 12a7 7 0 0 1 7 7M5 5.5A13.5 13.5 0 0 1 18.5 19",
     scopes=(
         Scope(
             "news:read",

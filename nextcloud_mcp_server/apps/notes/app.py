@@ -6,6 +6,8 @@ app = App(
     "notes",
     about="notes",
     requires="notes",
+    title=Words("Notes", "Notizen"),
+    icon="M6 3.5h8.5L19 8v12.5H6ZM14 3.5v5h5M9 12.5h7M9 16h5",
     scopes=(
         Scope(
             "notes:read",

@@ -5,6 +5,8 @@ from nextcloud_mcp_server.declarations.app import App, Scope, Words
 app = App(
     "search",
     about="search in everything",
+    title=Words("Search everywhere", "Überall suchen"),
+    icon="M10.5 17a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13ZM15.3 15.3 20 20",
     scopes=(
         Scope(
             "search:read",

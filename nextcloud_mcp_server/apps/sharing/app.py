@@ -6,6 +6,9 @@ app = App(
     "sharing",
     about="sharing",
     requires="files_sharing",
+    title=Words("Sharing", "Freigaben"),
+    icon="M8.5 12a2.5 2.5 0 1 1-5 0 2.5 2.5 0 0 1 5 0ZM20 6a2.5 2.5 0 1 1-5 0 2.5 2.5 0 0 1 5 0Z"
+    "M20 18a2.5 2.5 0 1 1-5 0 2.5 2.5 0 0 1 5 0ZM8.3 10.9l7-3.7M8.3 13.1l7 3.7",
     scopes=(
         Scope(
             "sharing:read",

@@ -6,6 +6,9 @@ app = App(
     "status",
     about="user status",
     requires="user_status",
+    title=Words("Status", "Status"),
+    icon="M12 3.5a8.5 8.5 0 1 0 0 17 8.5 8.5 0 0 0 0-17ZM8.5 14.5c.8 1.3 2 2 3.5 2s2.7-.7 3.5-2M9 9.5v.5"
+    "M15 9.5v.5",
     scopes=(
         Scope(
             "status:read",

@@ -6,6 +6,8 @@ app = App(
     "tables",
     about="tables",
     requires="tables",
+    title=Words("Tables", "Tabellen"),
+    icon="M4 5h16v14H4ZM4 10h16M4 14.5h16M10 5v14",
     scopes=(
         Scope(
             "tables:read",

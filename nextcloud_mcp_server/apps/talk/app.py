@@ -6,6 +6,9 @@ app = App(
     "talk",
     about="Talk conversations",
     requires="spreed",
+    title=Words("Talk", "Talk"),
+    icon="M12 4.5c4.7 0 8 2.9 8 6.9s-3.3 6.9-8 6.9c-1 0-2-.1-2.9-.4L5 20l.9-3.8C4.7 15 4 13.3 4 11.4"
+    "c0-4 3.3-6.9 8-6.9Z",
     scopes=(
         Scope(
             "talk:read",

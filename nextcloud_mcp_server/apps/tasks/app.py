@@ -5,6 +5,8 @@ from nextcloud_mcp_server.declarations.app import App, Scope, Words
 app = App(
     "tasks",
     about="tasks",
+    title=Words("Tasks", "Aufgaben"),
+    icon="M4.5 4.5h15v15h-15ZM8 12l3 3 5-6",
     scopes=(
         Scope(
             "tasks:read",

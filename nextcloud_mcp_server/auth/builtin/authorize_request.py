@@ -15,7 +15,7 @@ from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.tokens import is_challenge
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.known_clients import imitated
-from nextcloud_mcp_server.auth.scopes import SCOPES, expand, is_writing
+from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.errors import (
     AuthorizeRefused,
     ClientBarred,
@@ -46,9 +46,7 @@ class Asked:
 
     `document_host` is the host of the client's document, None for a client that registered itself. `leads_to`
     names the place of the redirect URI; `loopback` is this computer, `private` a program on it that owns a
-    scheme. `preticked` are the reading scopes that the client selected from all possible ones: no call waits
-    yet, so a client that requests everything or nothing has nothing ticked, and writing scopes are never
-    ticked. `imitates` names the known client that its name imitates.
+    scheme. `imitates` names the known client that its name imitates.
     """
 
     client: Client
@@ -57,7 +55,6 @@ class Asked:
     leads_to: str
     loopback: bool
     private: bool
-    preticked: frozenset[str]
     imitates: str | None = None
 
 
@@ -70,13 +67,12 @@ class ReturnToClient(NextcloudMcpError):
         self.asked = asked
 
 
-def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = frozenset(SCOPES)) -> Asked:
-    """Build what the user must know about a request; `bound` are the scopes that may be allowed at all."""
+def asked_of(client: Client, request: ClientRequest) -> Asked:
+    """Build what the user must know about a request."""
     uri = request.redirect_uri
     loopback = redirects.is_loopback(uri)
     document_host = document_source.host_of(client.client_id) if client.kind == "document" else None
     place = document_host or (None if loopback else redirects.shown(uri))
-    chosen = request.scopes if request.scopes < bound else frozenset[str]()
     return Asked(
         client=client,
         request=request,
@@ -84,7 +80,6 @@ def asked_of(client: Client, request: ClientRequest, *, bound: frozenset[str] = 
         leads_to=redirects.shown(uri),
         loopback=loopback,
         private=redirects.is_native(uri) and not loopback,
-        preticked=frozenset(scope for scope in chosen if not is_writing(scope)),
         imitates=imitated(client.name, place),
     )
 
@@ -141,7 +136,7 @@ class Requests:
             scopes=self._scopes(client, params),
         )
         self._check(params, client, request)
-        return asked_of(client, request, bound=self._bound)
+        return asked_of(client, request)
 
     async def again(self, request: ClientRequest) -> Asked:
         """Check again whether a request may be shown to the user.
@@ -154,7 +149,7 @@ class Requests:
             raise ClientUnknown(_UNKNOWN)
         self._admit(client)
         _redirect_uri(client, request.redirect_uri)
-        return asked_of(client, request, bound=self._bound)
+        return asked_of(client, request)
 
     async def _client(self, client_id: str | None, sender: str) -> Client:
         if not client_id:
@@ -198,7 +193,7 @@ class Requests:
     def _check(self, params: Params, client: Client, request: ClientRequest) -> None:
         def refuse(error: str, sentence: str) -> None:
             url = back_to(request, self._issuer, {"error": error, "error_description": sentence})
-            raise ReturnToClient(sentence, url=url, asked=asked_of(client, request, bound=self._bound))
+            raise ReturnToClient(sentence, url=url, asked=asked_of(client, request))
 
         if any(len(values) > 1 for name, values in params.items() if name != "resource"):
             # RFC 6749 §3.1; RFC 8707 §2 allows several resources; all must be this server's.

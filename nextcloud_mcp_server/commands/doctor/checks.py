@@ -16,9 +16,14 @@ from typing import Protocol
 import httpx2
 
 from nextcloud_mcp_server.documents import isolation_check
-from nextcloud_mcp_server.errors import NextcloudError, NextcloudMcpError, TlsFailed
+from nextcloud_mcp_server.errors import ConfigurationError, NextcloudError, NextcloudMcpError, TlsFailed
 from nextcloud_mcp_server.nextcloud import releases
-from nextcloud_mcp_server.server.database_file import database_file, schema_of
+from nextcloud_mcp_server.server.database_file import (
+    database_file,
+    refuse_unusable,
+    refuse_unwritable,
+    stored_in,
+)
 from nextcloud_mcp_server.settings.checks import LOOPBACK_HOSTS
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
@@ -77,7 +82,7 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     if not settings.warnings:
         yield Finding(Verdict.OK, "settings", "nothing unknown, nothing unsafe")
     yield from _packages()
-    yield _data_folder(settings.data_path)
+    yield _data_folder(settings)
     yield _keys(settings)
     yield from _secret_files(settings)
     yield _document_reader()
@@ -87,12 +92,13 @@ async def look_at_database(settings: Settings) -> Finding:
     """Check that the database can be read, without changing it."""
     shown = database_file(settings) or "PostgreSQL"
     try:
-        version = await schema_of(settings)
+        stored = await stored_in(settings)
+        refuse_unusable(settings, stored)
     except (NextcloudMcpError, sqlite3.Error) as error:
         return Finding(Verdict.FAIL, "database", str(error))
-    if version is None:
+    if stored.version is None:
         return Finding(Verdict.OK, "database", f"{shown} is set up at first use")
-    return Finding(Verdict.OK, "database", f"{shown}, schema {version}")
+    return Finding(Verdict.OK, "database", f"{shown}, schema {stored.version}, its key is there")
 
 
 async def look_there(
@@ -175,11 +181,14 @@ def _packages() -> Iterator[Finding]:
         yield Finding(Verdict.OK, "packages", f"nothing shadows {ours}")
 
 
-def _data_folder(path: Path) -> Finding:
+def _data_folder(settings: Settings) -> Finding:
+    path = settings.data_path
+    try:
+        refuse_unwritable(settings)
+    except ConfigurationError as error:
+        return Finding(Verdict.FAIL, "data folder", str(error))
     if not path.exists():
         return Finding(Verdict.OK, "data folder", f"{path} is made at first use")
-    if not path.is_dir():
-        return Finding(Verdict.FAIL, "data folder", f"{path} is no folder: set DATA_DIR to another one.")
     if _readable_by_others(path):
         return Finding(Verdict.WARN, "data folder", f"others can look into {path}: run chmod 700 {path}")
     return Finding(Verdict.OK, "data folder", str(path))

@@ -17,6 +17,7 @@ from nextcloud_mcp_server.commands.doctor.checks import (
     look_there,
 )
 from nextcloud_mcp_server.commands.doctor.client_documents import look_at_documents
+from nextcloud_mcp_server.commands.doctor.connections import look_at_connections
 from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -71,14 +72,19 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
     multi_user = settings.multi_user
     async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
+        nextcloud = Nextcloud(url, pool, public_url=public_url)
         found = await look_there(
-            Nextcloud(url, pool, public_url=public_url),
+            nextcloud,
             pool,
             base=str(url),
             clock=lambda: datetime.now(UTC),
             multi_user=multi_user,
             host=None if public_url is None else public_url.netloc,
         )
+        if Verdict.FAIL not in {finding.verdict for finding in found}:
+            found += await look_at_connections(
+                settings, nextcloud, url=str(url), clock=lambda: datetime.now(UTC)
+            )
         if multi_user:
             if settings.mode == "oidc":
                 found += await look_at_sign_in(settings, pool)

@@ -1,7 +1,7 @@
 """What differs between the modes of the server, as one object per mode."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+    from nextcloud_mcp_server.web.health import Try
     from nextcloud_mcp_server.web.middleware import WebConfig
 
 
@@ -107,6 +108,10 @@ class Mode(ABC, Generic[AuthT]):
     async def connected(self) -> AsyncGenerator[None]:
         """Keep the HTTP connections of this mode open while the application serves."""
         yield
+
+    def parts_to_try(self) -> Mapping[str, "Try"]:
+        """Return how to try what this mode needs besides the database and Nextcloud."""
+        return {}
 
     async def check_at_start(self) -> None:
         """Check what only the network can tell.

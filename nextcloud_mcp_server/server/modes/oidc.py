@@ -28,6 +28,7 @@ from nextcloud_mcp_server.server.services import (
     open_pool_of,
 )
 from nextcloud_mcp_server.web.backchannel import logout_route
+from nextcloud_mcp_server.web.health import Try
 from nextcloud_mcp_server.web.metadata import Resource
 
 if TYPE_CHECKING:
@@ -158,6 +159,15 @@ class Oidc(MultiUserMode[OidcAuth]):
         """Keep the connections to the identity provider open."""
         async with self._pool:
             yield
+
+    def parts_to_try(self) -> Mapping[str, Try]:
+        """Return how to try the identity provider; its metadata is fetched each time."""
+
+        async def issuer() -> None:
+            async with open_pool_of(self.settings, self.overrides) as pool:
+                await Discovery(self.settings.oidc_issuer or "", Outgoing(pool)).get()
+
+        return {"issuer": issuer}
 
     async def check_at_start(self) -> None:
         """Check whether the identity provider can be used; wait for one that is not ready yet.

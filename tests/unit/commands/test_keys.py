@@ -118,6 +118,33 @@ def test_after_a_rotation_the_old_key_can_be_removed(configure: Configure, capsy
 
 
 @pytest.mark.usefixtures("filled")
+def test_a_lost_key_is_given_up_only_when_that_is_said(configure: Configure, capsys: Capture) -> None:
+    with pytest.raises(ConfigurationError, match="Is the right key lost"):
+        keys.rotate(configure(NEW), yes=False)
+    with pytest.raises(ConfigurationError, match="was sealed with another key"):
+        anyio.run(opened, configure(NEW))
+
+    keys.rotate(configure(NEW), yes=True)
+
+    anyio.run(opened, configure(NEW))
+    assert "what a missing key sealed is not read any more" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("filled")
+def test_after_a_rotation_the_former_key_alone_is_refused(configure: Configure) -> None:
+    keys.rotate(configure(NEW, OLD), yes=True, pause=anyio.lowlevel.checkpoint)
+
+    anyio.run(opened, configure(NEW))
+    with pytest.raises(ConfigurationError, match=ids(NEW)[0]):
+        anyio.run(opened, configure(OLD))
+
+
+async def opened(settings: Settings) -> None:
+    async with open_database(settings):
+        pass
+
+
+@pytest.mark.usefixtures("filled")
 def test_a_second_rotation_says_that_there_is_nothing_to_do(configure: Configure, capsys: Capture) -> None:
     keys.rotate(configure(NEW, OLD), yes=True, pause=anyio.lowlevel.checkpoint)
     capsys.readouterr()

@@ -485,8 +485,10 @@ def test_a_listed_client_is_read_as_nextcloud_writes_it() -> None:
 
 
 def test_an_address_at_which_this_server_could_never_start_is_not_registered() -> None:
-    with pytest.raises(ConfigurationError, match="NEXTCLOUD_MCP_SERVER_URL holds the path /mcp"):
-        load_draft(mode="builtin", nextcloud_host=CLOUD, nextcloud_mcp_server_url=f"{MCP}/mcp")
+    with pytest.raises(ConfigurationError, match="NEXTCLOUD_MCP_SERVER_URL holds the path /tools"):
+        load_draft(mode="builtin", nextcloud_host=CLOUD, nextcloud_mcp_server_url=f"{MCP}/tools")
+    with pytest.raises(ConfigurationError, match="NEXTCLOUD_MCP_SERVER_URL ends in /mcp"):
+        load_draft(nextcloud_host=CLOUD, nextcloud_mcp_server_url=f"{MCP}/mcp")
 
 
 def test_the_client_can_be_written_into_files_once_and_is_not_printed(

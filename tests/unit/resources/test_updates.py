@@ -425,6 +425,27 @@ async def test_a_change_before_the_first_look_at_what_was_subscribed_to_is_heard
     assert client.heard() == [other]
 
 
+async def test_a_change_that_the_first_look_sees_before_its_call_has_ended_is_heard_once(
+    stage: UpdatesServer,
+) -> None:
+    note, other, client = stage.note("One"), stage.note("Other"), stage.client()
+    client.attend()
+    began = anyio.current_time()
+    stage.change(note)
+    # The first look comes between the change at Nextcloud and the end of the call.
+    await client.subscribed(note)
+    before = client.heard()
+    stage.state.availability.on_write(ALICE, began)
+    await settled()
+    first = client.heard()
+    stage.write(other)
+    await settled()
+
+    assert before == []
+    assert first == [note]
+    assert client.heard() == []
+
+
 async def test_a_call_of_another_person_or_for_those_who_hear_nothing_brings_no_look(
     stage: UpdatesServer,
 ) -> None:

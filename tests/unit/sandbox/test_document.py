@@ -44,6 +44,21 @@ def test_a_box_to_tick_has_the_first_words_of_its_label() -> None:
     assert [(one.label, one.ticked) for one in choices] == [("Read & search", True), ("", False)]
 
 
+def test_a_radio_button_has_the_name_of_its_group_and_one_that_cannot_be_chosen_is_not_sent() -> None:
+    document = Document.read(
+        '<form><div role="radiogroup" aria-labelledby="n"><p><span id="n"> Notes </span> old</p>'
+        '<label><input type="radio" name="a" value="off" disabled><span>Off</span></label>'
+        '<label><input type="radio" name="a" value="read" checked><span>Read</span></label></div>'
+        '<div role="radiogroup" aria-labelledby="f"><p id="f">Files</p>'
+        '<label><input type="radio" name="b"><span>On</span></label></div></form>'
+    )
+
+    assert [(one.group, one.label, one.value, one.ticked) for one in document.choices] == [
+        ("Notes", "Read", "read", True),
+        ("Files", "On", "on", False),
+    ]
+
+
 def test_what_is_not_well_formed_is_taken_as_it_comes() -> None:
     document = Document.read("</h1></form><p>One<a href=/two>two")
 

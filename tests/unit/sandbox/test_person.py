@@ -56,7 +56,7 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
     consent = (
         '<form action="/other"><input type="hidden" name="csrf" value="1"><button>Not you?</button></form>'
         '<form action="/consent"><button name="answer" value="none" hidden></button>'
-        '<input type="checkbox" name="allow" value="a" checked><input type="checkbox" name="allow" value="b">'
+        '<input type="radio" name="allow.a" value="read" checked><input type="radio" name="allow.b" value="read">'
         '<button name="answer" value="allow">Allow</button><button name="answer" value="deny">No</button></form>'
     )
     answers: Answers = {
@@ -70,7 +70,7 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
     }
     alice, sent = visit(answers)
 
-    page = await alice.consent(START, only=("b",))
+    page = await alice.consent(START, only=("b:read",))
 
     assert page.heading == "Connected"
     assert sent == [
@@ -79,7 +79,7 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
         "GET /sign-in",
         "POST /in user=alice&password=her+password",
         "GET /consent",
-        "POST /consent allow=b&answer=allow",
+        "POST /consent allow.b=read&answer=allow",
         "GET /login/flow/grant",
     ]
 

@@ -102,9 +102,9 @@ def test_everything_about_clients_can_be_narrowed() -> None:
                 "http://[",
             )
         ),
-        ({"refresh_grace_seconds": "-1"}, "REFRESH_GRACE_SECONDS is not right: use 0 or more."),
-        ({"refresh_grace_seconds": "600"}, "REFRESH_GRACE_SECONDS is not right: use 60 or less."),
-        ({"refresh_lifetime_days": "0"}, "REFRESH_LIFETIME_DAYS is not right: use 1 or more."),
+        ({"refresh_grace_seconds": "-1"}, "Invalid REFRESH_GRACE_SECONDS: use 0 or more."),
+        ({"refresh_grace_seconds": "600"}, "Invalid REFRESH_GRACE_SECONDS: use 60 or less."),
+        ({"refresh_lifetime_days": "0"}, "Invalid REFRESH_LIFETIME_DAYS: use 1 or more."),
     ],
 )
 def test_what_cannot_work_or_be_safe_is_refused_by_its_name(
@@ -162,3 +162,7 @@ def test_settings_of_this_mode_are_said_to_have_no_effect_elsewhere() -> None:
     assert personal.warnings == (
         "ALLOWED_GROUPS has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
     )
+
+
+def test_the_path_of_clients_behind_the_address_is_one_fault_and_not_two() -> None:
+    assert refused(nextcloud_mcp_server_url=f"{MCP}/mcp").startswith("NEXTCLOUD_MCP_SERVER_URL ends in /mcp")

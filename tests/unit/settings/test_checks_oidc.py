@@ -91,7 +91,7 @@ def test_clients_are_told_what_to_ask_the_identity_provider_for(
     [
         (
             {"sign_in_scopes": "read, everything"},
-            "SIGN_IN_SCOPES names 'everything', which does not exist: use read",
+            "Unknown scope 'everything' in SIGN_IN_SCOPES. Use read",
         ),
         (
             {"sign_in_scopes": "write", "read_only": True},
@@ -203,6 +203,18 @@ def test_what_another_grant_provider_does_not_need_is_not_missed() -> None:
             "NEXTCLOUD_MCP_SERVER_URL has the origin of NEXTCLOUD_PUBLIC_URL",
         ),
         ({"nextcloud_mcp_server_url": "https://*.example.org"}, "NEXTCLOUD_MCP_SERVER_URL holds a wildcard"),
+        (
+            {"nextcloud_mcp_server_url": f"{MCP}/mcp/"},
+            f"NEXTCLOUD_MCP_SERVER_URL ends in /mcp, which clients get behind it anyway: write {MCP}.",
+        ),
+        (
+            {"oidc_issuer": "https://id.example.org/realms/home/.well-known/openid-configuration"},
+            "OIDC_ISSUER is the address of the identity provider's metadata: write https://id.example.org/realms/home,",
+        ),
+        (
+            {"oidc_issuer": "https://id.example.org/.well-known/oauth-authorization-server/realms/home"},
+            "write https://id.example.org",
+        ),
         ({"oidc_issuer": "http://id.example.org"}, "OIDC_ISSUER is not encrypted (http://)"),
         ({"oidc_issuer": "id.example.org"}, "OIDC_ISSUER lacks its scheme"),
         ({"oidc_audience": "*"}, "OIDC_AUDIENCE must name exact values"),
@@ -212,9 +224,9 @@ def test_what_another_grant_provider_does_not_need_is_not_missed() -> None:
         ({"introspection_client_id": "asks"}, "INTROSPECTION_CLIENT_ID needs INTROSPECTION_CLIENT_SECRET"),
         ({"introspection_client_secret": "x"}, "INTROSPECTION_CLIENT_SECRET needs INTROSPECTION_CLIENT_ID"),
         ({"grant_provider": "login_flow"}, "name the claim that holds it in ACCOUNT_MAPPING"),
-        ({"grant_provider": "password"}, "GRANT_PROVIDER is not right"),
-        ({"account_mapping": ""}, "ACCOUNT_MAPPING is not right"),
-        ({"token_scopes": "some"}, "TOKEN_SCOPES is not right"),
+        ({"grant_provider": "password"}, "Invalid GRANT_PROVIDER"),
+        ({"account_mapping": ""}, "Invalid ACCOUNT_MAPPING"),
+        ({"token_scopes": "some"}, "Invalid TOKEN_SCOPES"),
         ({"transport": "stdio"}, "--transport stdio is for one person"),
         ({"sandbox": True}, "--sandbox knows no OAuth client"),
         ({"no_local_auth": True}, "--no-local-auth does not say who calls"),

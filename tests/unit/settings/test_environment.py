@@ -164,7 +164,8 @@ def test_two_different_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         ("NEXTCLOUD_PASSWORD", "NEXTCLOUD_PASSWORD is not read: did you mean NEXTCLOUD_APP_PASSWORD?"),
         ("ELICITATION_TIMEOUT", "ELICITATION_TIMEOUT is not read: did you mean ELICITATION_DIALECT?"),
         ("TOKEN_QQQQQQQQQQ", "TOKEN_QQQQQQQQQQ is not read."),
-        ("READONLY", "READONLY is not read: did you mean READ_ONLY?"),
+        ("MOD", "MOD is not read: did you mean MODE?"),
+        ("OIDC_CLIENTID", "OIDC_CLIENTID is not read: did you mean OIDC_CLIENT_ID?"),
         ("TOOLSET", "TOOLSET is not read: did you mean TOOLSETS?"),
         ("OIDC_CLIENT", "OIDC_CLIENT is not read: did you mean OIDC_CLIENT_ID?"),
         ("TRUSTED_PROXY", "TRUSTED_PROXY is not read: did you mean TRUSTED_PROXIES?"),
@@ -183,7 +184,101 @@ def test_a_variable_that_is_not_read_is_pointed_out(
     assert ("did you mean" in found[0]) == ("did you mean" in sentence)
 
 
-@pytest.mark.parametrize("name", ["NODE", "SHELL", "NEXTCLOUD_TEST_URL", "TOOLS", "DATABASE"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("READONLY", "true"),
+        ("READ_ONY", "1"),
+        ("REDA_ONLY", "yes"),
+        ("read_only", "true"),
+        ("NEXTCLOUD_MCP_READ_ONLY", "true"),
+        ("MCP_READONLY", "true"),
+        ("EXCLUDE_TOOL", "nc_notes_delete_note"),
+    ],
+)
+def test_a_misspelt_limit_is_refused_since_more_would_be_allowed_than_was_meant(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+
+    assert (
+        f"{name} is not read; did you mean {'EXCLUDE_TOOLS' if 'TOOL' in name else 'READ_ONLY'}?" in refused()
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        # It asks for what holds anyway, or stands beside the right one.
+        ({"READONLY": "false"}, "personal"),
+        ({"READONLY": "true", "READ_ONLY": "true"}, "personal"),
+        # It belongs to another program, as it has no effect in this mode.
+        ({"ALLOWED_GROUP": "wheel"}, "personal"),
+        ({"ON_READ_ONLY": "true", "READ_MOSTLY": "1"}, "personal"),
+    ],
+)
+def test_a_start_does_not_fail_for_a_limit_that_nobody_misses(
+    variables: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+
+    assert load(mode=mode).mode == mode
+
+
+def test_a_group_that_would_let_everybody_in_is_refused_where_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MODE", "builtin")
+    monkeypatch.setenv("ALLOWED_GROUP", "staff")
+
+    assert "did you mean ALLOWED_GROUPS?" in refused()
+
+
+def test_everything_that_is_wrong_is_in_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODE", "oidc")
+    monkeypatch.setenv("READONLY", "true")
+    monkeypatch.setenv("HOLD_SECONDS", "soon")
+    monkeypatch.setenv("TOOLSETS", "note")
+    monkeypatch.setenv("NEXTCLOUD_PUBLIC_URL", "cloud.example.org")
+    monkeypatch.setenv("NEXTCLOUD_MCP_SERVER_URL", "http://mcp.example.org")
+    monkeypatch.setenv("OIDC_ISSUER", "https://id.example.org/.well-known/openid-configuration")
+
+    lines = refused().splitlines()
+
+    starts = (
+        "6 settings are wrong:",
+        "  READONLY is not read",
+        "  Invalid HOLD_SECONDS",
+        "  NEXTCLOUD_PUBLIC_URL",
+    )
+    starts += (
+        "  OIDC_ISSUER is the address",
+        "  Unknown toolset",
+        "  NEXTCLOUD_MCP_SERVER_URL is not encrypted",
+    )
+    assert [line for line, start in zip(lines, starts, strict=False) if not line.startswith(start)] == []
+    assert lines[len(starts)] == "5 settings are missing for MODE=oidc:"
+    assert [line.partition(":")[0].strip() for line in lines[len(starts) + 1 :]] == [
+        "NEXTCLOUD_HOST",
+        "TOKEN_ENCRYPTION_KEYS",
+        "OIDC_CLIENT_ID",
+        "NEXTCLOUD_OAUTH_CLIENT_ID",
+        "NEXTCLOUD_OAUTH_CLIENT_SECRET",
+    ]
+
+
+def test_all_files_that_cannot_be_read_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTCLOUD_MCP_SECRET_FILE", "/nowhere")
+    monkeypatch.setenv("TOKEN_ENCRYPTION_KEYS_FILE", "/nowhere")
+
+    assert refused().startswith("2 settings are wrong:")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NODE", "CODE", "MODEL", "MODE_STANDARD", "MODULE", "SHELL", "NEXTCLOUD_TEST_URL", "TOOLS", "DATABASE"],
+)
 def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
 
@@ -194,7 +289,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
     ("overrides", "sentence"),
     [
         ({"mode": "builtin"}, "5 settings are missing for MODE=builtin"),
-        ({"mode": "many"}, "MODE is not right: use personal, oidc or builtin."),
+        ({"mode": "many"}, "Invalid MODE: use personal, oidc or builtin."),
         ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
@@ -212,11 +307,11 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"no_local_auth": True, "nextcloud_mcp_secret": "s" * 24}, "has no use with --no-local-auth"),
         ({"database_url": "mysql://db/x"}, "DATABASE_URL names another database than SQLite or PostgreSQL"),
         ({"nextcloud_host": "https://*.example.org"}, "NEXTCLOUD_HOST holds a wildcard"),
-        ({"toolsets": "notes,note"}, "TOOLSETS names 'note'"),
-        ({"hold_seconds": 900}, "HOLD_SECONDS is not right: use 300 or less."),
-        ({"port": "http"}, "NEXTCLOUD_MCP_PORT is not right: use a whole number."),
-        ({"read_only": "maybe"}, "READ_ONLY is not right: use true or false."),
-        ({"transport": "sse"}, "--transport is not right"),
+        ({"toolsets": "notes,note"}, "Unknown toolset 'note' in TOOLSETS; did you mean 'notes'?"),
+        ({"hold_seconds": 900}, "Invalid HOLD_SECONDS: use 300 or less."),
+        ({"port": "http"}, "Invalid NEXTCLOUD_MCP_PORT: use a whole number."),
+        ({"read_only": "maybe"}, "Invalid READ_ONLY: use true or false."),
+        ({"transport": "sse"}, "Invalid --transport"),
         ({"tool_sets": "notes"}, "There is no setting TOOL_SETS: did you mean TOOLSETS?"),
     ],
 )
@@ -338,10 +433,26 @@ def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
         ("127.0.0.1", "http://127.0.0.1"),
         ("[::1]:8080/nextcloud", "http://[::1]:8080/nextcloud"),
         ("localhost.example.org", "https://localhost.example.org"),
+        ("cloud.example.org/login", "https://cloud.example.org"),
+        ("https://cloud.example.org/login?redirect_url=/apps/files", "https://cloud.example.org"),
+        ("https://cloud.example.org/login/v2/flow/abc", "https://cloud.example.org"),
+        ("https://cloud.example.org/index.php", "https://cloud.example.org"),
+        ("https://example.org/nextcloud/index.php/apps/files/", "https://example.org/nextcloud"),
+        ("https://cloud.example.org/apps/dashboard/", "https://cloud.example.org"),
+        ("https://cloud.example.org/apps/files/?dir=/&fileid=1", "https://cloud.example.org"),
+        ("https://cloud.example.org/apps/deck/#/board/1", "https://cloud.example.org"),
+        ("https://cloud.example.org/settings/user/security", "https://cloud.example.org"),
+        ("https://cloud.example.org/remote.php/dav/files/alice", "https://cloud.example.org"),
+        ("https://cloud.example.org/status.php", "https://cloud.example.org"),
+        ("https://cloud.example.org/f/123", "https://cloud.example.org"),
+        # Where a Nextcloud may really be installed.
+        ("https://example.org/apps/nextcloud", "https://example.org/apps/nextcloud"),
+        ("https://example.org/apps/nextcloud/apps/files", "https://example.org/apps/nextcloud"),
+        ("https://example.org/loginserver", "https://example.org/loginserver"),
         ("http://cloud.example.org", "http://cloud.example.org"),
     ],
 )
-def test_a_nextcloud_may_be_named_without_a_scheme(typed: str, address: str) -> None:
+def test_a_nextcloud_may_be_named_as_a_browser_shows_it(typed: str, address: str) -> None:
     assert load(nextcloud_host=typed).nextcloud_host == address
 
 

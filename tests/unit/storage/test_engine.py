@@ -22,7 +22,8 @@ from nextcloud_mcp_server.errors import ForeignDatabase, StorageError
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE, metadata
+from nextcloud_mcp_server.storage.models import metadata
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION, VERSION_TABLE
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from nextcloud_mcp_server.storage.transaction import translated
 

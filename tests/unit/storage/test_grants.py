@@ -55,7 +55,7 @@ async def test_a_finished_consent_request_becomes_a_grant(
     assert grant.permission is not None
     assert grant.permission.scopes == asked.scopes
     assert ended is not None
-    assert (ended.state, ended.account_name) == (ElicitationState.COMPLETE, "alice")
+    assert (ended.state, ended.account_name) == (ElicitationState.COMPLETE, "Alice")
     assert await database.login_flows.find(asked.id) is None
     assert [line.action for line in await database.audit.recent(alice, 10)] == ["grant"]
     assert await database.grants.all() == [grant]

@@ -59,7 +59,8 @@ def test_every_column_of_bytes_is_a_sealed_one_that_rotation_knows() -> None:
         if column.type.compile(dialect()).startswith("BLOB")
     }
 
-    assert known == binary
+    # The ids of keys are no secret; the values that they sealed have them, too.
+    assert known == binary - {("sealing_keys", "key_id")}
     assert len(known) > 30
 
 

@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database, backend_of
 from nextcloud_mcp_server.storage.migration import configuration
-from nextcloud_mcp_server.storage.models import VERSION_TABLE, metadata
+from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.oauth_records import CodeGrant, Fresh
+from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
@@ -158,7 +159,7 @@ async def test_going_back_discards_the_callback_result_and_nothing_else(
 
     new_tables = {"sign_ins", "grant_requests", "pending_grants", "failed_code_exchanges"}
     new_tables |= {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
-    new_tables |= {"spent_codes", "answered_requests", "logouts"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys"}
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED
@@ -186,7 +187,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     async with engine.connect() as connection:
         newest, stored = await connection.run_sync(columns), await connection.run_sync(rows)
     new_tables = {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
-    new_tables |= {"spent_codes", "answered_requests", "logouts"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys"}
 
     async with engine.begin() as connection:
         await connection.run_sync(lambda it: command.downgrade(configuration(it), "0003"))

@@ -8,9 +8,9 @@ import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
-from nextcloud_mcp_server.storage.engine import Database, backend_of, postgres_version
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION
+from nextcloud_mcp_server.storage.engine import Database, backend_of, postgres_state
 from nextcloud_mcp_server.storage.postgres import WRITE_LOCK, Postgres
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions, translated
 
@@ -39,7 +39,7 @@ async def test_an_address_may_be_written_in_three_ways(
     database = await Database.open(same, keys=keys, clock=now)
     await database.aclose()
 
-    assert await postgres_version(url) == SCHEMA_VERSION
+    assert (await postgres_state(url))[0] == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,12 @@ async def test_a_process_that_hangs_while_it_writes_loses_its_turn(url: str, ask
 async def test_the_schema_s_version_is_read_without_making_one(
     url: str, keys: KeyRing, now: Callable[[], datetime]
 ) -> None:
-    before = await postgres_version(url)
+    before = await postgres_state(url)
     database = await Database.open(url, keys=keys, clock=now)
+    await database.sealing_keys.adopt(source="TOKEN_ENCRYPTION_KEYS")
     await database.aclose()
 
-    assert before is None
-    assert await postgres_version(url) == SCHEMA_VERSION
+    assert before == (None, (), frozenset())
+    version, tables, key_ids = await postgres_state(url)
+    assert (version, key_ids) == (SCHEMA_VERSION, frozenset(keys.ids))
+    assert "accounts" in tables

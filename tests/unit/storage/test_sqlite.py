@@ -11,7 +11,7 @@ import pytest
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from nextcloud_mcp_server.storage.models import SCHEMA_VERSION, VERSION_TABLE
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION, VERSION_TABLE
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 Open = Callable[..., Awaitable[Database]]

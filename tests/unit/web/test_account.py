@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.storage.crypto import hash_of
+from tests.access_fields import chosen_in, fields_for
 from tests.multi_user_pages import HOST, MultiUserPages, checks, sign_in, target_of
 
 ACCOUNT = "/account"
@@ -52,10 +53,11 @@ async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
     page = await people.get(ACCOUNT)
 
     assert "<h2><bdi>Claude Code</bdi></h2>" in page.text
-    assert re.findall(r'value="([^"]+)" checked', page.text) == ["notes:read", "files:read", "notes:write"]
+    assert chosen_in(page.text) == ["notes:change", "files:read"]
     assert re.findall(r"<time[^>]*>([^<]+)</time>", page.text) == [
         "on 3 March 2026",
-        "4 minutes ago",
+        # Its newest action is later than what the permission says.
+        "just now",
         "just now",
         "1 hour ago",
         "2 hours ago",
@@ -84,6 +86,44 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
 
     assert "Read a note <small>did not work</small>" in page.text
     assert "permission" not in page.text
+
+
+async def test_an_app_with_a_recent_action_is_not_said_to_be_unused(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    recent = consent_service.did("nc_notes_get_note")
+    await consent_service.client(last_used_at=None, recent=recent)
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    assert "not used yet" not in page.text
+    assert "last used <time" in page.text
+
+
+async def test_to_disconnect_one_app_asks_once(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.client()
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    question = page.text[page.text.index("Disconnect…</summary>") :]
+    assert question.index("would have to ask you for everything again") < question.index('value="remove"')
+    assert page.text.count('value="remove"') == 1
+
+
+async def test_a_success_is_not_shown_as_a_warning(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.client()
+    await sign_in(people, consent_service)
+
+    await send(people, "app", client="claude", do="pause")
+    page = await people.get(ACCOUNT)
+
+    assert '<p class="notice good" role="status">Paused.' in page.text
 
 
 @pytest.mark.parametrize(
@@ -163,7 +203,7 @@ async def test_switches_are_saved_and_the_next_page_says_so_once(
     await sign_in(people, consent_service)
 
     answer = await send(
-        people, "app", client="claude", do="save", allow=["notes:read", "files:write", "admin"]
+        people, "app", client="claude", do="save", **fields_for("notes:read", "files:write", "admin")
     )
     first, second = await people.get(ACCOUNT), await people.get(ACCOUNT)
 

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.errors import (
     TooManyRequests,
     Unreachable,
 )
+from tests.access_fields import choices_in, chosen_in
 from tests.authorization_pages import (
     CURSOR,
     HOSTED,
@@ -52,10 +53,6 @@ async def browser(known: AuthorizationPages) -> AsyncIterator[httpx2.AsyncClient
         yield opened
 
 
-def ticked(page: httpx2.Response) -> list[str]:
-    return re.findall(r'value="([^"]+)" checked', page.text)
-
-
 def rows(page: httpx2.Response) -> list[str]:
     return re.findall(r'<li class="row[" ]', page.text)
 
@@ -77,7 +74,7 @@ async def test_a_client_that_came_out_of_nowhere_is_said_to_vouch_for_itself(
     assert "no authority vouches for it" in page.text
     assert "<dd><bdi>claude.ai</bdi></dd>" in page.text
     assert 'class="notice"' not in page.text
-    assert ticked(page) == []
+    assert chosen_in(page.text) == []
 
 
 async def test_requests_are_counted_by_the_address_of_the_browser(
@@ -108,8 +105,8 @@ async def test_a_client_with_a_document_comes_from_the_host_of_the_document(
 @pytest.mark.parametrize(
     ("uri", "says"),
     [
-        (LOOPBACK, "A program on this computer"),
-        (CURSOR, "The program on this computer that opens <bdi>cursor:</bdi> links"),
+        (LOOPBACK, "a program on this computer"),
+        (CURSOR, "the program on this computer that opens <bdi>cursor:</bdi> links"),
     ],
 )
 async def test_a_client_on_this_computer_is_allowed_by_who_has_just_started_it(
@@ -133,8 +130,8 @@ async def test_a_client_without_a_name_is_called_an_assistant(
 async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) -> None:
     page = await browser.get(ask_url(scope="notes:write openid"))
 
-    assert re.findall(r'name="allow" value="([^"]+)"', page.text) == ["notes:write"]
-    assert ticked(page) == []
+    assert choices_in(page.text) == ["notes:change-only"]
+    assert chosen_in(page.text) == []
 
 
 async def test_the_page_is_created_without_a_request_to_another_host(
@@ -233,22 +230,35 @@ async def test_what_was_not_offered_is_not_allowed(
 
 
 @pytest.mark.parametrize("scopes", [[], ["admin"]])
-async def test_allow_with_nothing_ticked_asks_once_more(
+async def test_allow_with_everything_off_asks_once_more(
     browser: httpx2.AsyncClient, known: AuthorizationPages, scopes: list[str]
 ) -> None:
     page = await answer(browser, "allow", *scopes)
 
     assert page.status_code == 400
     assert 'role="alert"' in page.text
-    assert ticked(page) == []
+    assert chosen_in(page.text) == []
     assert known.away == 0
 
 
-async def test_enter_in_a_box_asks_once_more_and_keeps_what_was_ticked(browser: httpx2.AsyncClient) -> None:
+async def test_allow_with_nothing_but_what_was_not_asked_for_asks_once_more(
+    browser: httpx2.AsyncClient, known: AuthorizationPages
+) -> None:
+    page = await answer(browser, "allow", "files:write", address=ask_url(scope="notes:read"))
+
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+    assert choices_in(page.text) == ["notes:read"]
+    assert known.away == 0
+
+
+async def test_enter_in_a_choice_asks_once_more_and_keeps_what_was_chosen(
+    browser: httpx2.AsyncClient,
+) -> None:
     page = await answer(browser, "none", "notes:write")
 
     assert page.status_code == 200
-    assert ticked(page) == ["notes:write"]
+    assert chosen_in(page.text) == ["notes:change-only"]
     assert 'role="alert"' not in page.text
 
 
@@ -280,7 +290,7 @@ async def test_a_form_from_another_browser_is_refused(
 ) -> None:
     async with client_browser(known) as other:
         await other.get(ask_url())
-        form = {**fields_of(await browser.get(ask_url())), "answer": "allow", "allow": "notes:read"}
+        form = {**fields_of(await browser.get(ask_url())), "answer": "allow", "allow.notes": "read"}
         refused = await other.post("/authorize", data=form)
 
     assert refused.status_code == 403
@@ -297,7 +307,7 @@ async def test_a_user_whose_answer_failed_may_open_the_same_request_again(
     (again,) = links(page)
 
     assert page.status_code == 502
-    assert ticked(await browser.get(again)) == []
+    assert chosen_in((await browser.get(again)).text) == []
     assert httpx2.URL(again).params["state"] == "of the client"
 
 

@@ -101,7 +101,19 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
     text = " ".join(template.read_text("utf-8") for template in templates.iterdir())
     used = set(re.findall(r"""t\(["']([a-z_.]+[a-z])["']""", text))
     built = (
-        *("scope.", "scope_detail.", "action.", "problem.", "message.", "moment.", "month."),
+        *(
+            "scope.",
+            "scope_detail.",
+            "action.",
+            "app.",
+            "access.",
+            "authorize.",
+            "consent.",
+            "problem.",
+            "message.",
+            "moment.",
+            "month.",
+        ),
         *("declined.", "gone.", "not_me.", "sign_in.", "nextcloud.", "waiting.minute", "waiting.moments"),
         *("cancelled.", "denied.", "not_member.", "not_possible.", "sent.", "switch.", "to_sign_in."),
     )

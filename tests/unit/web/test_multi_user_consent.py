@@ -1,7 +1,5 @@
 """One consent request of one user: what is asked, whose account it is, how it ended."""
 
-import re
-
 import httpx2
 import pytest
 
@@ -13,6 +11,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.access_fields import chosen_in, fields_for
 from tests.callback_results import shown
 from tests.consent_fixtures import run_sql
 from tests.multi_user_pages import (
@@ -34,7 +33,7 @@ async def answer_with(
     browser: httpx2.AsyncClient, elicitation_id: str, answer: str | None, *scopes: str
 ) -> httpx2.Response:
     page = await browser.get(url("consent", elicitation_id))
-    form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "allow": list(scopes)}
+    form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], **fields_for(*scopes)}
     return await browser.post("/oauth/consent", data=form | ({"answer": answer} if answer else {}))
 
 
@@ -47,7 +46,7 @@ async def test_the_person_sees_who_asks_for_what_and_as_whom_they_are_signed_in(
 
     assert "<strong><bdi>Claude Code</bdi></strong> asks for access to" in page.text
     assert "Signed in as <strong><bdi>Alice</bdi></strong>." in page.text
-    assert re.findall(r'value="([^"]+)" checked', page.text) == ["notes:read"]
+    assert chosen_in(page.text) == ["notes:read"]
     assert "any assistant on this computer" not in page.text
     assert 'href="/account"' in page.text
 
@@ -74,7 +73,7 @@ async def test_an_answer_of_who_was_signed_out_meanwhile_counts_for_nothing(
     await consent_service.database.sign_ins.delete(token)
 
     form = {"elicitationId": elicitation_id, "csrf": checks(page)[-1], "answer": "allow"}
-    response = await people.post(f"/oauth/{path}", data={**form, "allow": "notes:read"})
+    response = await people.post(f"/oauth/{path}", data={**form, "allow.notes": "read"})
 
     assert response.headers["location"] == url("provision", elicitation_id)
     assert await consent_service.state(elicitation_id) is ElicitationState.PENDING
@@ -107,7 +106,7 @@ async def test_a_connected_user_is_done_at_once(
     page = await people.get(answer.headers["location"])
 
     assert answer.headers["location"] == url("done", elicitation_id)
-    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in page.text
+    assert "<strong>Connected</strong> as <strong><bdi>Alice</bdi></strong>." in page.text
     assert 'href="/account">Your connections' in page.text
 
 
@@ -161,7 +160,7 @@ async def test_when_the_login_flow_is_granted_the_page_goes_on_to_the_end(
     done = await people.get(page.headers["location"])
 
     assert page.headers["location"] == url("done", elicitation_id)
-    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in done.text
+    assert "<strong>Connected</strong> as <strong><bdi>Alice</bdi></strong>." in done.text
 
 
 async def test_when_it_is_granted_with_another_account_the_page_says_so_and_leads_to_the_question(
@@ -290,7 +289,7 @@ async def test_a_consent_request_that_is_over_leads_to_how_it_ended(
 
     answers = [
         await people.get(url("consent", elicitation_id)),
-        await people.post("/oauth/consent", data={**form, "answer": "allow", "allow": "notes:read"}),
+        await people.post("/oauth/consent", data={**form, "answer": "allow", "allow.notes": "read"}),
         await people.get(url("confirm", elicitation_id)),
     ]
 
@@ -354,7 +353,7 @@ async def test_any_other_answer_shows_the_page_again_as_it_was(
     response = await answer_with(people, await consent_service.open(), answer, "files:read")
 
     assert response.status_code == 200
-    assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
+    assert chosen_in(response.text) == ["files:read"]
     assert consent_service.statements.changes == []
 
 
@@ -378,7 +377,7 @@ async def test_a_form_with_nothing_but_scopes_that_were_not_offered_is_asked_aga
     response = await answer_with(people, elicitation_id, "allow", "files:write", "admin")
 
     assert response.status_code == 422
-    assert "Nothing is ticked." in response.text
+    assert "Everything is off." in response.text
     assert consent_service.asked == []
 
 

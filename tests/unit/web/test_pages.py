@@ -63,4 +63,4 @@ async def test_a_german_browser_gets_german_pages(
 
     assert '<html lang="de">' in response.text
     assert response.headers["content-language"] == "de"
-    assert "Deine Notizen lesen" in response.text
+    assert "Sie öffnen und darin suchen." in response.text

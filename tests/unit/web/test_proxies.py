@@ -140,3 +140,18 @@ async def test_a_peer_without_an_address_is_a_stranger() -> None:
 )
 def test_a_place_is_the_network_of_an_address_and_names_no_machine(address: str, network: str) -> None:
     assert network_of(address) == network
+
+
+async def test_the_operator_is_told_once_of_a_proxy_that_the_settings_do_not_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = TrustedProxies(echo, NETWORKS)
+    for peer in ("192.0.2.1", "203.0.113.9", PROXY):
+        transport = httpx2.ASGITransport(app, client=(peer, 1234))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://inside:8765") as client:
+            await client.get("/")
+            await client.get("/", headers={"X-Forwarded-For": "198.51.100.1"})
+
+    (line,) = caplog.messages
+    assert "192.0.2.1" in line
+    assert "TRUSTED_PROXIES" in line

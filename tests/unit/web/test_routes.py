@@ -45,7 +45,17 @@ async def test_the_stylesheet_may_be_kept_because_its_name_changes_with_it(
 
     assert response.headers["content-type"] == "text/css; charset=utf-8"
     assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
-    assert len(response.content) < 9500
+    assert len(response.content) < 12_000
+
+
+async def test_the_icon_is_where_programs_look_for_it(browser: httpx2.AsyncClient) -> None:
+    response = await browser.get("/favicon.ico")
+
+    assert (response.status_code, response.headers["content-type"]) == (200, "image/x-icon")
+    assert response.headers["cache-control"] == "public, max-age=86400"
+    # An icon file with one image (the reserved word, the type, the count), which is a PNG.
+    assert response.content.startswith(b"\0\0\1\0\1\0")
+    assert response.content[22:].startswith(b"\x89PNG\r\n")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
+from tests.access_fields import choices_in, chosen_in, fields_for
 from tests.single_user_pages import ORIGIN, SingleUserPages, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -47,7 +48,7 @@ async def send(
     form: dict[str, str | list[str]] = {"elicitationId": elicitation_id, "csrf": found[1] if found else ""}
     if answer is not None:
         form["answer"] = answer
-    return await browser.post(to, data={**form, "allow": list(allow)})
+    return await browser.post(to, data={**form, **fields_for(*allow)})
 
 
 async def test_the_page_says_who_asks_for_what_and_what_is_needed_now(
@@ -61,9 +62,9 @@ async def test_the_page_says_who_asks_for_what_and_what_is_needed_now(
     assert "<bdi>Claude Code</bdi>" in response.text
     assert "cloud.example.org" in response.text
     assert "any assistant on this computer" in response.text
-    assert 'value="notes:read" checked>' in response.text
-    assert 'value="files:write">' in response.text
-    assert response.text.count('class="chip"') == 2
+    assert chosen_in(response.text) == ["notes:read"]
+    assert choices_in(response.text) == ["notes:read", "notes:change", "files:read", "files:change"]
+    assert response.text.index(">Notes<") < response.text.index("<details>") < response.text.index(">Files<")
     assert consent.statements.changes == []
 
 
@@ -83,8 +84,7 @@ async def test_only_what_the_operator_allows_is_offered(
 
     response = await browser.get(provision(elicitation_id))
 
-    assert re.findall(r'name="allow" value="([^"]+)"', response.text) == ["notes:read"]
-    assert "group care" not in response.text
+    assert choices_in(response.text) == ["notes:read"]
 
 
 async def test_a_head_request_gets_the_status_of_the_page(
@@ -180,14 +180,14 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
     await consent.complete(elicitation_id)
     done = await browser.get(waiting(elicitation_id))
 
-    assert 'value="notes:read" checked disabled>' in shown.text
-    assert 'value="notes:write" checked>' in shown.text
-    assert shown.text.count("allowed already") == 1
+    assert chosen_in(shown.text) == ["notes:change"]
+    assert 'name="allow.notes" value="off" disabled>' in shown.text
+    assert shown.text.count("allowed so far: Read") == 1
     assert "If Nextcloud asks you to confirm" in shown.text
     assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
 
 
-async def test_what_was_allowed_once_can_be_confirmed_again_without_a_tick(
+async def test_what_was_allowed_once_can_be_confirmed_again_without_a_choice(
     browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
     elicitation_id = await consent.open(needed=["notes:read"], granted=["notes:read"])
@@ -222,7 +222,7 @@ async def test_any_other_answer_shows_the_page_again_as_it_was(
     response = await send(browser, elicitation_id, answer, "files:read")
 
     assert response.status_code == 200
-    assert re.findall(r'value="([^"]+)" checked', response.text) == ["files:read"]
+    assert chosen_in(response.text) == ["files:read"]
     assert consent.statements.changes == []
 
 
@@ -258,7 +258,7 @@ async def test_a_finished_consent_request_names_the_account_and_what_was_allowed
 
     page = await browser.get(waiting(elicitation_id))
 
-    assert "<strong>Connected</strong> as <strong><bdi>alice</bdi></strong>." in page.text
+    assert "<strong>Connected</strong> as <strong><bdi>Alice</bdi></strong>." in page.text
     assert re.findall(r"<span>(\w+ your \w+)</span>", page.text) == ["Read your notes", "Change your notes"]
     assert "refresh" not in page.headers
 
@@ -335,10 +335,10 @@ async def test_a_form_that_is_sent_twice_leads_to_the_same_flow(
     shown = await browser.get(provision(elicitation_id))
     form = {"elicitationId": elicitation_id, "csrf": FORM_CHECK.findall(shown.text)[0], "answer": "allow"}
 
-    first = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
-    second = await browser.post("/oauth/provision", data={**form, "allow": "notes:read"})
+    first = await browser.post("/oauth/provision", data={**form, "allow.notes": "read"})
+    second = await browser.post("/oauth/provision", data={**form, "allow.notes": "read"})
     await consent.complete(elicitation_id)
-    third = await browser.post("/oauth/provision", data={**form, "allow": "files:write"})
+    third = await browser.post("/oauth/provision", data={**form, "allow.files": "change-only"})
 
     assert {first.headers["location"], second.headers["location"], third.headers["location"]} == {
         waiting(elicitation_id)
@@ -387,7 +387,7 @@ async def test_cancelling_too_late_shows_what_was_connected(
     answer = await browser.post("/oauth/cancel", data=form)
     page = await browser.get(answer.headers["location"])
 
-    assert "<bdi>alice</bdi>" in page.text
+    assert "<bdi>Alice</bdi>" in page.text
 
 
 async def test_a_consent_request_that_was_not_answered_here_cannot_be_cancelled_here(
@@ -486,6 +486,6 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         headers=browser.headers,
         cookies=browser.cookies,
     ) as later:
-        answer = await later.post("/oauth/provision", data={**form, "allow": "notes:read"})
+        answer = await later.post("/oauth/provision", data={**form, "allow.notes": "read"})
 
     assert answer.status_code == 303

@@ -87,7 +87,6 @@ async def test_a_good_request_says_who_asks_for_what_and_where_it_leads() -> Non
         leads_to="claude.ai",
         loopback=False,
         private=False,
-        preticked=frozenset({"notes:read"}),
     )
     assert await made.requests.again(asked.request) == asked
 
@@ -252,55 +251,54 @@ async def test_a_state_is_returned_unchanged(state: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "limit", "shown", "preticked"),
+    ("asked", "limit", "shown"),
     [
-        ("notes:read", None, {"notes:read"}, {"notes:read"}),
-        ("notes:write notes:read", None, {"notes:read", "notes:write"}, {"notes:read"}),
-        ("files:write", None, {"files:write"}, set[str]()),
-        ("notes:read openid offline_access", None, {"notes:read"}, {"notes:read"}),
-        # No call waits here: who asks for everything, or says nothing, has chosen nothing.
-        ("notes:read notes:write files:read files:write", None, SCOPES, set[str]()),
-        ("mcp:tools", None, SCOPES, set[str]()),
-        ("", None, SCOPES, set[str]()),
-        (None, None, SCOPES, set[str]()),
-        (None, {"files:read", "mail:read"}, {"files:read"}, {"files:read"}),
-        ("notes:read", {"files:read"}, {"files:read"}, {"files:read"}),
+        ("notes:read", None, {"notes:read"}),
+        ("notes:write notes:read", None, {"notes:read", "notes:write"}),
+        ("files:write", None, {"files:write"}),
+        ("notes:read openid offline_access", None, {"notes:read"}),
+        ("notes:read notes:write files:read files:write", None, SCOPES),
+        ("mcp:tools", None, SCOPES),
+        ("", None, SCOPES),
+        (None, None, SCOPES),
+        (None, {"files:read", "mail:read"}, {"files:read"}),
+        ("notes:read", {"files:read"}, {"files:read"}),
     ],
 )
 async def test_what_may_be_allowed_is_what_was_asked_for_of_what_there_is(
-    asked: str | None, limit: set[str] | None, shown: set[str], preticked: set[str]
+    asked: str | None, limit: set[str] | None, shown: set[str]
 ) -> None:
     made = desk()
     made.register(scopes=None if limit is None else frozenset(limit))
 
     found = await made.requests.read(asks(scope=asked))
 
-    assert (found.request.scopes, found.preticked) == (shown, preticked)
+    assert found.request.scopes == shown
 
 
 @pytest.mark.parametrize(
-    ("asked", "limit", "shown", "preticked"),
+    ("asked", "limit", "shown"),
     [
         # As every client is told to ask: that is no choice of the client, and the user may allow more at once.
-        ("read", None, SCOPES, set[str]()),
-        ("files:read notes:read", None, SCOPES, set[str]()),
-        ("read", {"notes:read", "notes:write"}, {"notes:read", "notes:write"}, {"notes:read"}),
-        ("read write", None, SCOPES, set[str]()),
-        ("notes", None, {"notes:read", "notes:write"}, {"notes:read"}),
-        ("read notes:write", None, {"files:read", "notes:read", "notes:write"}, {"files:read", "notes:read"}),
-        ("write", None, {"files:write", "notes:write"}, set[str]()),
-        ("mail", None, SCOPES, set[str]()),
+        ("read", None, SCOPES),
+        ("files:read notes:read", None, SCOPES),
+        ("read", {"notes:read", "notes:write"}, {"notes:read", "notes:write"}),
+        ("read write", None, SCOPES),
+        ("notes", None, {"notes:read", "notes:write"}),
+        ("read notes:write", None, {"files:read", "notes:read", "notes:write"}),
+        ("write", None, {"files:write", "notes:write"}),
+        ("mail", None, SCOPES),
     ],
 )
-async def test_a_bundle_is_what_its_scopes_are_and_the_usual_first_question_chooses_nothing(
-    asked: str, limit: set[str] | None, shown: set[str], preticked: set[str]
+async def test_a_bundle_is_what_its_scopes_are_and_the_usual_first_question_limits_nothing(
+    asked: str, limit: set[str] | None, shown: set[str]
 ) -> None:
     made = desk(at_sign_in=frozenset({"files:read", "notes:read"}))
     made.register(scopes=None if limit is None else frozenset(limit))
 
     found = await made.requests.read(asks(scope=asked))
 
-    assert (found.request.scopes, found.preticked) == (shown, preticked)
+    assert found.request.scopes == shown
 
 
 async def test_no_client_is_allowed_more_than_the_operator_allows() -> None:

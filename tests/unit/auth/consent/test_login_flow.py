@@ -51,7 +51,7 @@ async def test_what_the_person_confirms_is_stored_and_the_flow_forgotten(
     grant = await process.grant(stage.caller)
     complete = await found(process, consent_request)
     assert pending.state is ElicitationState.OPENED
-    assert (complete.state, complete.account_name) == (ElicitationState.COMPLETE, "alice")
+    assert (complete.state, complete.account_name) == (ElicitationState.COMPLETE, "Alice Example")
     assert grant is not None
     assert grant.credential.secret.get_secret_value() == secret
     assert (grant.account.uid, grant.credential.provider) == ("alice", "login_flow")

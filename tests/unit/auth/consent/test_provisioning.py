@@ -321,7 +321,7 @@ async def test_a_connected_user_allows_more_without_nextcloud(stage: ProcessHost
 
     grant = await process.grant(stage.caller)
     assert shown.state is ElicitationState.COMPLETE
-    assert shown.account_name == "alice"
+    assert shown.account_name == "Alice Example"
     assert len(stage.network.asked) == asked
     assert process.finished[-1] == consent_request.id
     assert grant is not None

@@ -120,7 +120,7 @@ async def test_with_a_mapping_coming_back_connects(mapped: ConsentSetup) -> None
     assert grant.permission.scopes == READ
     assert await mapped.state(consent_request) is ElicitationState.COMPLETE
     assert mapped.finished == [consent_request]
-    assert (await mapped.consent_service.view(consent_request, alice.who)).account_name == "alice"
+    assert (await mapped.consent_service.view(consent_request, alice.who)).account_name == "Alice"
     assert await mapped.audit() == [("consent", "granted")]
     assert await mapped.given_back() == []
 

@@ -1,5 +1,7 @@
+import sqlite3
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -19,8 +21,9 @@ from nextcloud_mcp_server.commands.doctor.report import check, report
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings, load
-from nextcloud_mcp_server.storage.crypto import load_or_create_key_file
+from nextcloud_mcp_server.storage.crypto import load_or_create_key_file, new_key
 
 pytestmark = pytest.mark.usefixtures("own_data_dir")
 
@@ -339,6 +342,35 @@ async def test_a_database_server_that_is_away_fails_without_its_password() -> No
 
     assert finding.verdict is Verdict.FAIL
     assert "hunter2" not in finding.text
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("CREATE TABLE oc_users (uid TEXT)", "another program, such as 'oc_users'"),
+        ("CREATE TABLE nextcloud_mcp_version AS SELECT '9999' AS version_num", "newer version"),
+    ],
+)
+async def test_a_database_that_a_server_would_refuse_fails(
+    tmp_path: Path, statement: str, sentence: str
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        connection.execute(statement)
+
+    finding = await look_at_database(load(database_url=f"sqlite:///{tmp_path / 'x.db'}"))
+
+    assert finding.verdict is Verdict.FAIL
+    assert sentence in finding.text
+
+
+async def test_keys_of_another_database_fail() -> None:
+    async with open_database(load(token_encryption_keys=new_key())):
+        pass
+
+    finding = await look_at_database(load(token_encryption_keys=new_key()))
+
+    assert finding.verdict is Verdict.FAIL
+    assert "was sealed with another key" in finding.text
 
 
 async def test_a_damaged_database_fails_with_what_to_do(tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+import json
+import logging
+from collections.abc import Mapping
+
+import anyio
+import pytest
+from starlette.requests import Request
+
+from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.web import health
+from nextcloud_mcp_server.web.health import Readiness
+
+
+class Part:
+    """A part that works or fails, as a test says, and counts how often it is tried."""
+
+    def __init__(self, failure: str = "") -> None:
+        self.failure = failure
+        self.tried = 0
+
+    async def __call__(self) -> None:
+        self.tried += 1
+        await anyio.lowlevel.checkpoint()
+        if self.failure:
+            raise StorageError(self.failure)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def asked(readiness: Readiness) -> tuple[int, Mapping[str, object]]:
+    answer = await readiness.readyz(Request({"type": "http", "method": "GET", "headers": []}))
+    return answer.status_code, json.loads(bytes(answer.body))
+
+
+async def test_it_is_ready_if_every_part_works() -> None:
+    status, body = await asked(Readiness({"database": Part(), "nextcloud": Part()}))
+
+    assert (status, body) == (200, {"status": "ready", "parts": {"database": "ok", "nextcloud": "ok"}})
+
+
+async def test_the_part_that_fails_is_named_without_the_reason_which_the_log_has(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    readiness = Readiness({"database": Part("db.internal refuses."), "nextcloud": Part()})
+
+    status, body = await asked(readiness)
+
+    assert (status, body["parts"]) == (503, {"database": "fails", "nextcloud": "ok"})
+    assert "internal" not in json.dumps(body)
+    assert "not ready, database: db.internal refuses." in caplog.messages
+
+
+async def test_a_result_holds_for_some_seconds_and_for_everybody_who_asks_meanwhile() -> None:
+    part, clock = Part(), Clock()
+    readiness = Readiness({"nextcloud": part}, monotonic=clock)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(asked, readiness)
+    clock.now += 4
+    await asked(readiness)
+
+    assert part.tried == 1
+
+
+async def test_it_is_ready_again_when_the_part_is_back_and_both_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    part, clock = Part("away."), Clock()
+    readiness = Readiness({"database": part}, monotonic=clock)
+    statuses: list[int] = []
+
+    with caplog.at_level(logging.WARNING):
+        for failure in ("away.", "away.", ""):
+            part.failure = failure
+            clock.now += 5
+            statuses.append((await asked(readiness))[0])
+
+    assert statuses == [503, 503, 200]
+    assert caplog.messages == ["not ready, database: away.", "ready again: database"]
+
+
+async def test_a_part_that_does_not_answer_fails_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_MOST_SECONDS", 0.05)
+
+    status, body = await asked(Readiness({"nextcloud": anyio.sleep_forever, "database": Part()}))
+
+    assert (status, body["parts"]) == (503, {"nextcloud": "fails", "database": "ok"})
