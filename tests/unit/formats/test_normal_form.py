@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.formats.normal_form import normalised
+from nextcloud_mcp_server.formats.normal_form import normalised, pieces
 
 FORMS: tuple[Literal["NFC", "NFKD"], ...] = ("NFC", "NFKD")
 #: Every character that is nothing but combining marks, once it is taken apart.
@@ -22,6 +22,16 @@ MARKS = [
 @pytest.mark.parametrize("form", FORMS)
 @given(text=st.text(alphabet="aÄéßﬁ日각カﾞ \n\u0301\u0323\u1161=\u0338═", max_size=29))
 def test_an_ordinary_text_is_normalised_whole(form: Literal["NFC", "NFKD"], text: str) -> None:
+    assert normalised(form, text) == unicodedata.normalize(form, text)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("unit", ["e\u0301 ", "日本語\n", "각 ", "é"])
+def test_a_long_text_is_normalised_as_its_pieces(form: Literal["NFC", "NFKD"], unit: str) -> None:
+    text = unit * 100_000
+
+    assert len(list(pieces(text))) > 1
+    assert "".join(pieces(text)) == text
     assert normalised(form, text) == unicodedata.normalize(form, text)
 
 
