@@ -179,7 +179,8 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
 def _shown(value: object) -> str:
     """Return a value as text; with quotes where a space would hide its end."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return json.dumps(text, ensure_ascii=False) if not text or " " in text else text
+    # `\s` also finds spaces of other scripts, which look the same.
+    return json.dumps(text, ensure_ascii=False) if not text or re.search(r"\s", text) else text
 
 
 def _cleaned(name: str, value: object) -> object:

@@ -4,10 +4,10 @@ Any client may call itself anything. `look_alikes` tells whether a name looks li
 """
 
 import re
-import unicodedata
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.auth import look_alikes
+from nextcloud_mcp_server.formats import normal_form
 from nextcloud_mcp_server.nextcloud.sanitize import meant, without_hidden
 
 
@@ -84,4 +84,4 @@ def _belongs(place: str | None, known: str) -> bool:
 def _plain(name: str) -> str:
     # Drops only ordinary separators between words: a combining dot or a zero-width gap is never written by
     # accident.
-    return _GAPS.sub("", unicodedata.normalize("NFC", meant(name)).casefold())
+    return _GAPS.sub("", normal_form.normalised("NFC", meant(name)).casefold())

@@ -1,6 +1,5 @@
 """Prints the audit log for the operator: the latest entries as a table, or all of them for another program."""
 
-import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -10,7 +9,7 @@ import anyio
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.commands.accounts import table
-from nextcloud_mcp_server.commands.console import result, say
+from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import one_line
 from nextcloud_mcp_server.server.database_file import schema_of
@@ -35,7 +34,7 @@ def list_entries(
     logs.set_up(settings.log_level, settings.log_format)
     found = anyio.run(_found, settings, _since(since), person, limit)
     if as_json:
-        result(json.dumps([_fields(entry, uid) for entry, uid in found], indent=2, ensure_ascii=False))
+        result_json([_fields(entry, uid) for entry, uid in found], indent=2)
     elif not found:
         say("The audit log has no such entry.")
     else:
@@ -74,7 +73,7 @@ async def _export(settings: Settings, since: datetime | None, person: str | None
         return
     async with open_database(settings) as database, aclosing(_entries(database, since, person)) as latest:
         async for entry, uid in latest:
-            result(json.dumps(_fields(entry, uid), ensure_ascii=False))
+            result_json(_fields(entry, uid))
 
 
 async def _entries(database: Database, since: datetime | None, person: str | None) -> AsyncGenerator[Found]:

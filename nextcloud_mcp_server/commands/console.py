@@ -1,5 +1,6 @@
 """Console output: results to stdout, everything else to stderr."""
 
+import json
 import re
 import shutil
 import sys
@@ -15,6 +16,8 @@ from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 
 _PROGRAM: Final = "nextcloud-mcp-server"
 _WRONG_SETTINGS: Final = 2
+#: What a terminal acts on, or reorders, and JSON leaves as it is.
+_ACTED_ON: Final = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 #: The options that set what a variable sets otherwise.
 OPTIONS: Final = {
@@ -67,6 +70,12 @@ def say_what_is_not_read() -> None:
 def result(text: str) -> None:
     """Print a line of the result."""
     typer.echo(text)
+
+
+def result_json(value: object, *, indent: int | None = None) -> None:
+    """Print a result as JSON; texts of users and clients in it cannot control the terminal."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    result(_ACTED_ON.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 class Progress:

@@ -1,6 +1,5 @@
 """Lists what people allowed which client, and ends it: for one person, one client, or all."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.auth.scopes import shorten
 from nextcloud_mcp_server.commands.accounts import table
-from nextcloud_mcp_server.commands.console import program, result, say
+from nextcloud_mcp_server.commands.console import program, result, result_json, say
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.logs import one_line
 from nextcloud_mcp_server.server.database_file import schema_of
@@ -34,7 +33,7 @@ def list_grants(settings: Settings, *, as_json: bool) -> None:
     logs.set_up(settings.log_level, settings.log_format)
     found = anyio.run(_all, settings)
     if as_json:
-        result(json.dumps([_fields(grant) for grant in found], indent=2, ensure_ascii=False))
+        result_json([_fields(grant) for grant in found], indent=2)
     elif not found:
         say(_nothing(settings))
     else:
@@ -191,7 +190,7 @@ async def _revoke_client(settings: Settings, client: str, person: str | None) ->
         for account in holders:
             entry = AuditEntry(now(), account.principal, client, "disconnect", _BY_OPERATOR)
             await database.grants.end_client(account.principal, client, audit=entry)
-    counted = ", ".join(sorted({account.uid for account in holders}))
+    counted = one_line(", ".join(sorted({account.uid for account in holders})))
     result(f"{client} may do nothing any more in the name of {counted}. Their connections to Nextcloud stay.")
 
 

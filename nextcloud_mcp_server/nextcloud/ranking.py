@@ -6,7 +6,6 @@ without spaces are compared by pairs of characters. Accents and case are ignored
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,6 +16,7 @@ import anyio
 from anyio import to_thread
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import normal_form
 from nextcloud_mcp_server.nextcloud.stop_words import STOP_WORDS
 
 #: Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings are attached).
@@ -31,6 +31,8 @@ _LETTER: Final = rf"(?:(?![{_PAIRED}])[^\W_]|[{_VOWELS}])"
 _TOKEN: Final = rf"{_LETTER}+(?:[&_]{_LETTER}+)*(?:\+\+|\#)?|[{_PAIRED}]+"
 _REST: Final = rf"{_LETTER}*"
 _IS_PAIRED: Final = f"[{_PAIRED}]"
+#: NFKD writes it as 18 characters, so notes of it took twelve times their size in memory; people abbreviate it so.
+_LONGEST_LIGATURE: Final = ("\ufdfa", "\u0635\u0644\u0639\u0645")
 _ACCENTS: Final = "[\u0300-\u036f]"
 #: Compiled at the first search: these classes take 15 ms, which a server that only lists its tools need not spend.
 _compiled: Final = cache(re.compile)
@@ -61,8 +63,12 @@ def fold(text: str) -> str:
     """Normalise a text for comparison: no case, accents or compatibility forms (Unicode NFKD, then NFC)."""
     if text.isascii():
         return text.lower()
-    parts = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", _compiled(_ACCENTS).sub("", parts)).casefold()
+    return "".join(map(_fold, normal_form.pieces(text)))
+
+
+def _fold(piece: str) -> str:
+    parts = normal_form.normalised("NFKD", piece.casefold().replace(*_LONGEST_LIGATURE))
+    return normal_form.normalised("NFC", _compiled(_ACCENTS).sub("", parts)).casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ def terms_of(query: str) -> tuple[Term, ...]:
     if len(query) > _LONGEST_QUESTION:
         raise InvalidInput(f"A question cannot be longer than {_LONGEST_QUESTION:,} characters: shorten it.")
     # Some keyboards send an accent as a separate character.
-    text = unicodedata.normalize("NFC", query)
+    text = normal_form.normalised("NFC", query)
     shouted = text == text.upper()
     every: dict[str, Term] = {}
     telling: dict[str, Term] = {}

@@ -1,12 +1,12 @@
 """Equivalent spellings: of URLs (RFC 3986 §6.2), and of texts in Unicode."""
 
 import re
-import unicodedata
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import normal_form
 
 #: The ports that an address need not name, by scheme.
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -66,7 +66,7 @@ def is_address(value: str) -> bool:
 
 def composed(text: str) -> str:
     """Normalise a text to NFC, in which Nextcloud stores names."""
-    return unicodedata.normalize("NFC", text)
+    return normal_form.normalised("NFC", text)
 
 
 def folded(text: str) -> str:

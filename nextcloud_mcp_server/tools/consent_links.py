@@ -44,8 +44,8 @@ _CONSENT_PATH = re.compile(
           | authorize(?:/|\?) )""",
 )
 #: The parameters of an authorization request of any issuer (RFC 6749 §4.1.1, RFC 9101 §5), and the user code of a
-#: device (RFC 8628 §3.3.1).
-_QUESTIONS = frozenset({"response_type", "request_uri", "request", "redirect_uri"})
+#: device (RFC 8628 §3.3.1). Some issuers need no `response_type`, and send the answer where the client registered.
+_QUESTIONS = frozenset({"response_type", "request_uri", "request", "redirect_uri", "scope"})
 #: No server takes a longer address, and no link of a text without any white space is so long.
 _LONGEST_ADDRESS = 32_768
 _LONGEST_PATH = 3

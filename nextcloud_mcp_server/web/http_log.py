@@ -10,6 +10,8 @@ from nextcloud_mcp_server import logs
 logger = logging.getLogger(__name__)
 
 _LONGEST_PATH = 100
+#: A client makes up methods, too, of up to 64 KB.
+_LONGEST_METHOD = 20
 #: What browsers and health checks fetch over and over, or beside pages.
 _MINOR = ("/healthz", "/readyz", "/static/", "/favicon.ico", "/oauth/waiting")
 _REFUSED = 400
@@ -48,5 +50,9 @@ class HttpLog:
         if good and path.rstrip("/") == self._mcp_path:
             return
         level = logging.DEBUG if good and path.startswith(_MINOR) else logging.INFO
-        fields = {"method": scope["method"], "path": path[:_LONGEST_PATH], "status": status or "no answer"}
+        fields = {
+            "method": scope["method"][:_LONGEST_METHOD],
+            "path": path[:_LONGEST_PATH],
+            "status": status or "no answer",
+        }
         logger.log(level, "http", extra={**fields, "ms": round(seconds * 1000)})

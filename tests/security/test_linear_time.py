@@ -1,9 +1,11 @@
 """Texts of other users and of models cost time in proportion to their length, whatever they hold."""
 
+import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import product
 from time import thread_time
+from typing import Literal
 
 import httpx2
 import pytest
@@ -14,7 +16,7 @@ from nextcloud_mcp_server.errors import InvalidInput, TooLarge
 from nextcloud_mcp_server.formats import content_line, event_edit, ical
 from nextcloud_mcp_server.formats.ical import Component
 from nextcloud_mcp_server.formats.recurrence import Series
-from nextcloud_mcp_server.nextcloud import error_mapping, ranking, sanitize
+from nextcloud_mcp_server.nextcloud import error_mapping, ranking, sanitize, spelling
 from nextcloud_mcp_server.tools import answer, note_pictures, pagination
 
 #: A pattern that looks back at each place takes 256 times as long for a text of 16 times the length.
@@ -95,6 +97,35 @@ def test_no_text_takes_more_than_its_length(work: str) -> None:
 
 def test_a_message_of_a_proxy_takes_no_more_than_its_length() -> None:
     assert is_linear(storage, "mount", short=20_000)
+
+
+@pytest.mark.parametrize(
+    "unit", ["\u0301\u0323", "\u1dc0\u1dc2", "\u0301\uff9e", "\u0344\u0323", "é\u0323", "\u0f73\u0301"]
+)
+@pytest.mark.parametrize("work", [ranking.fold, spelling.composed, spelling.folded])
+def test_a_letter_with_thousands_of_accents_takes_no_more_than_its_length(
+    work: Callable[[str], object], unit: str
+) -> None:
+    """Python sorts them by insertion: a note of one such letter stopped every thread for minutes."""
+    assert is_linear(work, unit, short=2_000)
+
+
+@pytest.mark.parametrize("unit", ["\ufdfa", "\u0390", "é", "語"])
+def test_a_text_of_megabytes_leaves_other_threads_their_turn_and_the_memory_its_measure(
+    monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    """While Python normalises a text, no other thread runs, and one letter can become 18."""
+    longest = [0]
+    normalize = unicodedata.normalize
+
+    def measured(form: Literal["NFC", "NFKD"], piece: str) -> str:
+        longest[0] = max(longest[0], len(piece))
+        return normalize(form, piece)
+
+    monkeypatch.setattr(unicodedata, "normalize", measured)
+
+    assert len(ranking.fold(unit * 1_000_000)) <= 4_000_000
+    assert longest[0] <= 300_000
 
 
 def test_a_line_of_megabytes_is_folded_in_one_pass() -> None:

@@ -87,6 +87,8 @@ class Quoted(Result):
         "https://id.example.org/oauth2/auth?client%5Fid=x&amp;request_uri=urn:x",
         "https://id.example.org/device?user_code=ABCD-EFGH",
         "https://id.example.org/connect?client_id=x;response_type=code;scope=all",
+        # Lenient issuers need no response_type.
+        "https://id.example.org/connect?client_id=x&scope=all",
         # PHP and others read these names as `client_id`, `response_type` and `user_code`.
         "https://id.example.org/sso?client.id=x&response%20type=code",
         "https://id.example.org/sso?client%5Bid=x&+response_type%5B%5D=code",

@@ -272,3 +272,12 @@ def test_the_work_of_hiding_secrets_grows_with_the_text_and_not_with_its_square(
 )
 def test_secrets_behind_what_looks_like_their_beginning_are_hidden(text: str) -> None:
     assert "c4n4ryQQ" not in logs.redact(text.format("c4n4ryQQ"))
+
+
+@pytest.mark.parametrize("space", [" ", "\u00a0", "\u2003", "\u3000"])
+def test_a_text_with_any_space_has_quotes_so_that_it_cannot_pose_as_another_field(space: str) -> None:
+    stream = io.StringIO()
+    logs.set_up("info", "text", stream=stream)
+    logger.info("request", extra={"client": f"a{space}{space}person=root"})
+
+    assert f'client="a{space}{space}person=root"' in stream.getvalue()

@@ -51,6 +51,26 @@ def test_a_table_has_the_newest_entry_last(settings: Settings, capsys: Capture) 
     assert "call 1  ok      note_id=1  r1" in second
 
 
+@pytest.mark.parametrize("control", ["\x1b", "\x7f", "\x9b", "\u2028", "\u202e", "\u2066"])
+@pytest.mark.parametrize("every", [False, True])
+def test_a_text_in_an_entry_cannot_control_the_terminal_as_json(
+    settings: Settings, capsys: Capture, control: str, *, every: bool
+) -> None:
+    """A terminal takes U+009B for the beginning of a control sequence, and JSON may hold it as it is."""
+    append(settings, [timedelta()], detail=f"path=a{control}31mé")
+
+    if every:
+        audit.export_entries(settings, since=None, person=None)
+    else:
+        audit.list_entries(settings, since=None, person=None, limit=50, as_json=True)
+
+    printed = capsys.readouterr().out
+    assert control not in printed
+    assert f"path=a\\u{ord(control):04x}31mé" in printed
+    (entry,) = [json.loads(printed)] if every else json.loads(printed)
+    assert entry["object"] == f"path=a{control}31mé"
+
+
 def test_a_text_in_an_entry_cannot_pose_as_another_line(settings: Settings, capsys: Capture) -> None:
     append(settings, [timedelta()], detail="a\nb\x1b[31m")
 

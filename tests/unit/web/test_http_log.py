@@ -33,11 +33,11 @@ def at_debug(caplog: Log) -> None:
     caplog.set_level(logging.DEBUG, "nextcloud_mcp_server")
 
 
-async def get(path: str, caplog: Log) -> list[dict[str, Any]]:
+async def get(path: str, caplog: Log, *, method: str = "GET") -> list[dict[str, Any]]:
     """Request a path, and return the lines that were logged."""
     transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://server.test") as client:
-        await client.get(path)
+        await client.request(method, path)
     return [record.__dict__ for record in caplog.records]
 
 
@@ -76,6 +76,13 @@ async def test_a_path_of_a_stranger_is_cut(caplog: Log) -> None:
     (line,) = await get("/" + "x" * 5_000, caplog)
 
     assert len(line["path"]) == 100
+
+
+async def test_a_method_of_a_stranger_is_cut(caplog: Log) -> None:
+    """HTTP lets a client make up methods: each request without a token could log 60 KB."""
+    (line,) = await get("/", caplog, method="A-" * 30_000)
+
+    assert line["method"] == "A-" * 10
 
 
 async def test_the_lines_of_a_request_share_its_id() -> None:
