@@ -43,7 +43,7 @@ async def test_two_people_consent_once_each_and_read_only_their_own_notes(oidc_a
     assert her_notes == again
     assert her_notes.isdisjoint(his_notes)
     assert len(set(alices.urls)) == len(set(bobs.urls)) == 1
-    assert "alice" in alice.seen[-1].text
+    assert "Alice Example" in alice.seen[-1].text
 
 
 @pytest.mark.parametrize("oidc_app", [{"hold_seconds": 0}], indirect=True)

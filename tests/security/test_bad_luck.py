@@ -1,16 +1,20 @@
 """Lost answers, refused credentials and hostile shapes."""
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from mcp.client.client import Client
 from mcp_types import TextContent
 
 from nextcloud_mcp_server.apps.notes.tools import notes
 from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.commands import keys
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.sandbox.person import Page, Person
+from nextcloud_mcp_server.settings.environment import load
 from nextcloud_mcp_server.tools import answer
 from tests.integration.personal_app import Asked, PersonalApp
 
@@ -182,12 +186,22 @@ async def test_without_the_key_a_disconnect_does_not_claim_to_have_deleted_the_a
     await personal_app.stop()
     (personal_app.data_dir / "encryption.key").unlink()
     await personal_app.start()
+    async with personal_app.client() as client:
+        without = [
+            await client.call_tool(name, {}) for name in ("nc_notes_list_notes", "revoke_nextcloud_access")
+        ]
+    await personal_app.stop()
+    # As the error says: the operator goes on with a new key.
+    settings = load(nextcloud_host=personal_app.nextcloud_url, data_dir=personal_app.data_dir)
+    await to_thread.run_sync(partial(keys.rotate, settings, yes=True))
+    await personal_app.start()
 
     async with personal_app.client() as client:
         refused = await client.call_tool("nc_notes_list_notes", {})
         ended = await client.call_tool("revoke_nextcloud_access", {})
         again = await client.call_tool("nc_notes_list_notes", {})
 
+    assert all("sealed with another key" in str(result.content) for result in without)
     assert "revoke_nextcloud_access" in str(refused.content)
     assert len(personal_app.sandbox.state.app_passwords) == 1
     assert "Delete the app password" in str(ended.content)

@@ -55,7 +55,8 @@ async def answers(url: str) -> bool:
     async with httpx2.AsyncClient() as http:
         try:
             await http.get(f"http://{parts.netloc}/")
-        except httpx2.ConnectError:
+        except httpx2.TransportError:
+            # Refused, or closed at this moment.
             return False
     return True
 
