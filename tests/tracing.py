@@ -39,6 +39,8 @@ _SERVERS: Final = {
         "builtin_endpoints",
         "builtin_tokens",
         "callback_logs",
+        "forged_cursors",
+        "linear_time",
         "code_beyond_limit",
         "code_in_other_browser",
         "document_isolation",
