@@ -35,11 +35,11 @@ Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
 
 @dataclass
 class _Port:
-    """A bound port, the path below which its pages lie, and the consent requests whose links lead there."""
+    """A bound port, the path below which its pages lie, and the open consent requests whose links lead there."""
 
     listener: socket.socket
     root_path: str = field(repr=False)
-    elicitation_ids: list[str] = field(default_factory=list[str])
+    elicitation_ids: set[str] = field(default_factory=set[str])
 
     @property
     def host(self) -> str:
@@ -71,7 +71,7 @@ class LoopbackPages:
                     "CONSENT_PAGE=nextcloud people go straight to Nextcloud."
                 ) from error
             self._port = _Port(listener, f"/{secrets.token_urlsafe(24)}")
-        self._port.elicitation_ids.append(elicitation_id)
+        self._port.elicitation_ids.add(elicitation_id)
         self._wanted.set()
         return (
             f"http://{self._port.host}{self._port.root_path}/oauth/provision?elicitationId={elicitation_id}"
@@ -152,19 +152,17 @@ class LoopbackPages:
         over_since: float | None = None
         while True:
             await anyio.sleep(self._look_seconds)
-            known = list(port.elicitation_ids)
-            ended = await self._ended(known, finished)
-            # A link may have been made meanwhile.
-            if not ended or known != port.elicitation_ids:
+            port.elicitation_ids -= await self._ended(list(port.elicitation_ids), finished)
+            if port.elicitation_ids:
                 over_since = None
             else:
                 over_since = anyio.current_time() if over_since is None else over_since
                 if anyio.current_time() - over_since >= self._linger_seconds:
                     return
 
-    async def _ended(self, elicitation_ids: Sequence[str], finished: Finished) -> bool:
+    async def _ended(self, elicitation_ids: Sequence[str], finished: Finished) -> set[str]:
         try:
-            return set(await finished(elicitation_ids)) == set(elicitation_ids)
+            return set(await finished(elicitation_ids))
         except Exception:  # a supervisor: a database that is busy once must not take the page away
             logger.exception("it could not be looked up whether a consent request is open; trying again")
-            return False
+            return set()

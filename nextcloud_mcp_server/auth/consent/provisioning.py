@@ -114,8 +114,8 @@ class Provisioning:
             ttl=LIFETIME,
             new_url=page_url or (lambda _: ""),
         )
-        # The page may have moved to another port or address since the request was stored.
-        url = elicitation.url if page_url is None or made else page_url(elicitation.id)
+        # Of the stored request: its page may have moved since, and a loopback page counts the links to open requests.
+        url = elicitation.url if page_url is None else page_url(elicitation.id)
         if page_url is None and not url:
             url = (await self._provider.authorize_url(elicitation, policy.bound)).get_secret_value()
         if url != elicitation.url:

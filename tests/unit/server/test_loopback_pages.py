@@ -25,10 +25,12 @@ class Requests:
     def __init__(self) -> None:
         self.ended: set[str] = set()
         self.looks = 0
+        self.asked: list[str] = []
         self.trouble: Exception | None = None
 
     async def finished(self, elicitation_ids: Sequence[str]) -> list[str]:
         self.looks += 1
+        self.asked = sorted(elicitation_ids)
         if self.trouble is not None:
             raise self.trouble
         return [one for one in elicitation_ids if one in self.ended]
@@ -104,6 +106,20 @@ async def test_the_port_is_open_while_one_of_its_consent_requests_is(
 
     assert still_open
     assert urlsplit(first).netloc == urlsplit(second).netloc
+
+
+async def test_a_client_that_asks_over_and_over_leaves_nothing_behind(
+    pages: LoopbackPages, requests: Requests
+) -> None:
+    # Each question makes an id for a new request, also where the open one is used again.
+    requests.ended = {f"unused {number}" for number in range(500)}
+    async with running(pages, requests):
+        for number in range(500):
+            pages.page_url(f"unused {number}")
+            pages.page_url("open")
+        await requests.look()
+
+        assert requests.asked == ["open"]
 
 
 async def test_the_result_can_be_read_for_a_while(requests: Requests) -> None:

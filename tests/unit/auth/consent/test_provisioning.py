@@ -116,6 +116,25 @@ async def test_a_page_that_moved_is_linked_to_where_it_is_now(stage: ProcessHost
     assert stored.url == second.url
 
 
+async def test_a_page_is_asked_for_its_link_when_the_request_is_stored(stage: ProcessHost) -> None:
+    linked: list[str] = []
+
+    async def never_gone(_: str) -> bool:
+        return False
+
+    def link(elicitation_id: str) -> str:
+        linked.append(elicitation_id)
+        return f"http://127.0.0.1:1/{elicitation_id}"
+
+    process = await stage.process(pages=(link, never_gone))
+
+    for _ in range(2):
+        asked = await need(process, stage)
+        # A loopback page that looked before the request was stored took it for one that has ended.
+        assert linked[-1] == asked.elicitation_id
+        assert linked.count(asked.elicitation_id) > 1
+
+
 async def test_a_client_whose_page_ended_with_its_process_goes_straight_to_nextcloud(
     stage: ProcessHost,
 ) -> None:
