@@ -49,7 +49,7 @@ def assert_each_page_is_accessible(
         window.clear_cookies()
         show(page)
         page.evaluate(axe)
-        assert _complaints(page.evaluate(_RUN)) == [], name
+        assert {name: _complaints(page.evaluate(_RUN))} == {name: []}
         assert page.evaluate(_FITS), name
         assert page.evaluate("document.documentElement.lang") == look["locale"], name
     window.close()
@@ -69,5 +69,5 @@ class AccessibilityCheck:
     async def on(self, page: Page) -> None:
         """Fail for a violation, and for anything wider than the screen."""
         await page.evaluate(self.axe)
-        assert _complaints(await page.evaluate(_RUN)) == [], page.url
+        assert {page.url: _complaints(await page.evaluate(_RUN))} == {page.url: []}
         assert await page.evaluate(_FITS), page.url

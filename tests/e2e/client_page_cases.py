@@ -22,6 +22,12 @@ def _claude(stage: MultiUserServers, page: Page) -> None:
     page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
 
 
+def _press(page: Page, button: str) -> None:
+    """Send a form, and wait for its answer: until then its own page is shown, with the button under the mouse."""
+    with page.expect_navigation():
+        page.locator(button).click()
+
+
 def _itself(stage: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
     stage.clients.client(name=name)
     page.goto(f"{stage.origin}{ask_url(redirect_uri=uri)}")
@@ -44,7 +50,7 @@ def _long_names(stage: MultiUserServers, page: Page) -> None:
 
 def _nothing_chosen(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
-    page.locator("button[value=allow]").click()
+    _press(page, "button[value=allow]")
 
 
 def _still(stage: MultiUserServers, page: Page) -> None:
@@ -57,13 +63,13 @@ def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
     page.locator("[name='allow.notes'][value=read]").check()
-    page.locator("button[value=allow]").click()
+    _press(page, "button[value=allow]")
 
 
 def _signed_in(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
     page.locator("[name='allow.notes'][value=change]").check()
-    page.locator("button[value=allow]").click()
+    _press(page, "button[value=allow]")
     grant_as(page, "bob")
 
 
@@ -77,7 +83,7 @@ def _signed_in_connected(stage: MultiUserServers, page: Page) -> None:
     _signed_in(stage, page)
     address = page.url
     _still(stage, page)
-    page.locator("button[value=mine]").click()
+    _press(page, "button[value=mine]")
     page.goto(address)
 
 
@@ -85,7 +91,7 @@ def _sent(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     page.unroute(f"{stage.elsewhere}/**")
     _signed_in(stage, page)
-    page.locator("button[value=mine]").click()
+    _press(page, "button[value=mine]")
 
 
 def _sent_copied(stage: MultiUserServers, page: Page) -> None:
@@ -96,20 +102,20 @@ def _sent_copied(stage: MultiUserServers, page: Page) -> None:
 def _sent_program(stage: MultiUserServers, page: Page) -> None:
     _cursor(stage, page)
     page.locator("[name='allow.notes'][value=read]").check()
-    page.locator("button[value=allow]").click()
+    _press(page, "button[value=allow]")
     grant_as(page, "bob")
-    page.locator("button[value=mine]").click()
+    _press(page, "button[value=mine]")
 
 
 def _denied(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
-    page.locator("button[value=deny]").click()
+    _press(page, "button[value=deny]")
 
 
 def _not_me(stage: MultiUserServers, page: Page) -> None:
     _signed_in(stage, page)
-    page.locator("button[value=not-mine]").click()
+    _press(page, "button[value=not-mine]")
 
 
 def _cancelled(stage: MultiUserServers, page: Page) -> None:
@@ -132,7 +138,7 @@ def _unreachable(stage: MultiUserServers, page: Page) -> None:
 def _taken(stage: MultiUserServers, page: Page) -> None:
     _signed_in(stage, page)
     stage.clients.fail_at("INSERT INTO accounts", WrongAccount("Pinned."))
-    page.locator("button[value=mine]").click()
+    _press(page, "button[value=mine]")
 
 
 def _not_possible(stage: MultiUserServers, page: Page) -> None:
@@ -157,7 +163,7 @@ def _refused(stage: MultiUserServers, page: Page) -> None:
 def _form(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
     page.context.clear_cookies()
-    page.locator("button[value=allow]").click()
+    _press(page, "button[value=allow]")
 
 
 def _somebody_elses(stage: MultiUserServers, page: Page) -> None:
