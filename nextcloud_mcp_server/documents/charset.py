@@ -66,6 +66,10 @@ _TRIED: Final = {"cp1252": (0.2, 0.0), "cp1250": (0.2, 0.0), "cp1251": (0.2, 0.0
 _MOST_DAMAGE: Final = 0.1
 _MOST_CONTROLS: Final = 0.02
 _SHORT: Final = 4
+_LONG: Final = 200
+#: Control characters that texts have, and the categories of characters that they do not have.
+_WHITESPACE: Final = "\t\n\r\f\v\b\x1b"
+_NO_TEXT: Final = frozenset({"Cc", "Cn", "Co"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +215,18 @@ def _decodes(data: bytes, codec: str, *, whole: bool) -> bool:
 
 
 def _is_text(data: bytes, codec: str, *, whole: bool) -> bool:
-    """Tell whether most of the data is valid in this encoding, with hardly any control characters."""
+    """Tell whether most of the data is valid in this encoding, with hardly any control characters.
+
+    In a long text, unassigned characters count too: a seventh of random code units are such. In a short one, the mark
+    decides.
+    """
     unit = 4 if "-32-" in codec else 2
     body = data if whole else data[: len(data) - len(data) % unit]
     text = body.decode(codec, "replace")
-    strange = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\f\v\b\x1b") for c in text)
+    unlikely = _NO_TEXT if len(text) >= _LONG else {"Cc"}
+    strange = sum(
+        c == "\ufffd" or (c not in _WHITESPACE and unicodedata.category(c) in unlikely) for c in text
+    )
     return strange <= _MOST_DAMAGE * len(text)
 
 
@@ -265,7 +276,7 @@ def _badness(sample: bytes, codec: str, chaos: float, coherence: float) -> float
     """Return how unlikely a text is in this encoding; None where it is impossible."""
     text = sample.decode(codec, "replace")
     if "\ufffd" in text or any(
-        unicodedata.category(c) in {"Cc", "Cn", "Co"} and c not in "\t\n\r\f\v\b\x1b\x85" for c in text
+        unicodedata.category(c) in _NO_TEXT and c not in _WHITESPACE and c != "\x85" for c in text
     ):
         return None
     words = [word for word in _WORD.findall(text) if not word.isascii()]

@@ -1,7 +1,7 @@
 """Which encoding bytes are in; the expected codec of each is what Python encoded it with."""
 
 import codecs
-import os
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -120,8 +120,11 @@ def test_what_is_no_text_has_no_encoding(data: bytes) -> None:
     assert charset.of_file(data) is None
 
 
-def test_random_bytes_have_no_encoding() -> None:
-    assert [n for n in range(50) if charset.of_file(os.urandom(512))] == []
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE])
+def test_random_bytes_have_no_encoding_even_after_a_byte_order_mark(mark: bytes) -> None:
+    generator = random.Random(7)
+
+    assert [n for n in range(50) if charset.of_file(mark + generator.randbytes(4_096))] == []
 
 
 def test_utf8_with_some_damage_is_still_utf8() -> None:
