@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nextcloud_mcp_server.commands import operator_commands
+from nextcloud_mcp_server.commands import client_commands, operator_commands
 from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
 from nextcloud_mcp_server.commands.options import (
     HostOption,
@@ -37,6 +37,7 @@ app.add_typer(operator_commands.keys, name="keys")
 app.add_typer(setup, name="setup")
 app.add_typer(operator_commands.clients, name="clients")
 app.add_typer(operator_commands.accounts, name="accounts")
+app.add_typer(client_commands.client, name="client")
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it by place
