@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 import mcp_types as types
-import typer
 
 from nextcloud_mcp_server.bridge import output
 from nextcloud_mcp_server.bridge.configuration import Configuration, Server
@@ -25,11 +24,12 @@ from nextcloud_mcp_server.bridge.permissions import (
 from nextcloud_mcp_server.bridge.servers import SEPARATOR, Entry, find_tool, listed_tools
 from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.commands.mcp_client.listing import print_table
+from nextcloud_mcp_server.commands.mcp_client.questions import read_terminal_line
 from nextcloud_mcp_server.commands.mcp_client.session import (
     SERVER_REFUSED,
     Choice,
     connected,
-    is_interactive,
+    make_questions,
     server_of,
 )
 from nextcloud_mcp_server.errors import CallNotAllowed, InvalidInput
@@ -77,11 +77,14 @@ async def call_tool(
     # What cannot be called anyway must not start a server.
     refuse_denied(decision)
     given = await _whole_arguments(arguments)
-    async with connected(choice, server) as connection:
+    questions = make_questions(configuration, server, yes=yes)
+    async with connected(choice, server, questions) as connection:
         tool = find_tool(Entry(server, tools=await listed_tools(connection)), tool_name)
         values = given | typed_arguments(tool, words)
         await _agree(decision, server, tool_name, values, yes=yes)
-        found = await connection.call_tool(tool_name, values, progress=_progress, timeout_seconds=seconds)
+        found = await questions.with_pages(
+            lambda: connection.call_tool(tool_name, values, progress=_progress, timeout_seconds=seconds)
+        )
     if as_json:
         result_json(output.as_json(found), indent=2)
     else:
@@ -159,14 +162,13 @@ async def _agree(
     """
     if should_auto_approve(decision, yes=yes):
         return
-    if not is_interactive():
-        refuse_unattended(decision)
     shown = one_line(json.dumps(arguments, ensure_ascii=False))
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}…"
-    typer.echo(f"MCP tool call: {server.id}/{tool} with args: {shown}. Allow? [y/N] ", err=True, nl=False)
-    answer = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    if answer.strip().lower() not in {"y", "yes"}:
+    answer = await read_terminal_line(f"MCP tool call: {server.id}/{tool} with args: {shown}. Allow? [y/N] ")
+    if answer is None:
+        refuse_unattended(decision)
+    elif answer.strip().lower() not in {"y", "yes"}:
         raise CallNotAllowed(f"User rejected MCP tool call: {server.id}{SEPARATOR}{tool}")
 
 

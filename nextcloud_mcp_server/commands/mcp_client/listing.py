@@ -20,6 +20,7 @@ from nextcloud_mcp_server.commands.mcp_client.session import (
     connected,
     make_auth,
     make_handlers,
+    make_questions,
     server_of,
 )
 from nextcloud_mcp_server.errors import InvalidInput, TransportFailed
@@ -162,7 +163,8 @@ async def read_resource(
     as_json: bool,
 ) -> None:
     """Print a resource, or write it into a file."""
-    async with connected(choice, server_of(configuration, name)) as connection:
+    server = server_of(configuration, name)
+    async with connected(choice, server, make_questions(configuration, server)) as connection:
         _require(connection, "resources")
         uri = await Catalog().uri(connection, resource, values)
         contents = (await connection.read_resource(uri)).contents
@@ -222,7 +224,8 @@ async def get_prompt(
     as_json: bool,
 ) -> None:
     """Print the messages of a prompt."""
-    async with connected(choice, server_of(configuration, name)) as connection:
+    server = server_of(configuration, name)
+    async with connected(choice, server, make_questions(configuration, server)) as connection:
         _require(connection, "prompts")
         found = await connection.get_prompt(prompt, arguments)
     if as_json:

@@ -1,7 +1,6 @@
 """What every command of `client` shares: the configuration, the connection, and exit codes that say what happened."""
 
 import logging
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from nextcloud_mcp_server.bridge.configuration_values import first_fault, sugges
 from nextcloud_mcp_server.bridge.connection import Connection, connect
 from nextcloud_mcp_server.bridge.connection_faults import from_group, sentence_of
 from nextcloud_mcp_server.bridge.link import Handlers
+from nextcloud_mcp_server.bridge.permissions import decide_elicitation
 from nextcloud_mcp_server.commands.console import say
+from nextcloud_mcp_server.commands.mcp_client.questions import Questions, read_terminal_line
 from nextcloud_mcp_server.errors import (
     AnswerLate,
     AuthorizationFailed,
@@ -138,24 +139,37 @@ def _known(configuration: Configuration, name: str) -> str:
     return f"{meant} Configured: {', '.join(names)}."
 
 
-def is_interactive() -> bool:
-    """Say whether a user can be asked: both the question and the answer need a terminal."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def make_auth(server: Server) -> httpx2.Auth | None:
     """Return what authorizes the requests to a server."""
     del server
     return None
 
 
-def make_handlers(choice: Choice) -> Handlers:
+async def show_page(url: str, purpose: str) -> bool:
+    """Print the address of a page for the user."""
+    say(f"{purpose}\nOpen this page in your browser:\n\n  {url}\n")
+    return False
+
+
+def make_handlers(choice: Choice, questions: Questions | None = None) -> Handlers:
     """Return what a server may ask and tell on the command line."""
-    return Handlers(diagnostic=(lambda line: say(f"  | {line}")) if choice.debug else None)
+    return Handlers(
+        elicitation=None if questions is None else questions.answer,
+        notification=None if questions is None else questions.notified,
+        diagnostic=(lambda line: say(f"  | {line}")) if choice.debug else None,
+    )
+
+
+def make_questions(configuration: Configuration, server: Server, *, yes: bool = False) -> Questions:
+    """Return what answers the questions of a server."""
+    decision = decide_elicitation(configuration, server)
+    return Questions(server.id, decision, show_page, read_terminal_line, yes=yes)
 
 
 @asynccontextmanager
-async def connected(choice: Choice, server: Server) -> AsyncGenerator[Connection]:
+async def connected(
+    choice: Choice, server: Server, questions: Questions | None = None
+) -> AsyncGenerator[Connection]:
     """Connect to one server for a command."""
-    async with connect(server, make_handlers(choice), make_auth(server)) as connection:
+    async with connect(server, make_handlers(choice, questions), make_auth(server)) as connection:
         yield connection
