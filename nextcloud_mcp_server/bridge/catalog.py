@@ -52,13 +52,13 @@ class Catalog:
         for template in await self.templates(connection):
             if name in {template.uri_template, template.name}:
                 return expanded_template(template.uri_template, arguments)
-        for resource in await self.resources(connection):
-            if name in {resource.name, resource.uri}:
-                return resource.uri
         if "{" in name:
             return expanded_template(name, arguments)
         if arguments:
             raise InvalidInput(f'The server lists no template "{name}" that takes values.')
+        for resource in await self.resources(connection):
+            if name in {resource.name, resource.uri}:
+                return resource.uri
         return name
 
 

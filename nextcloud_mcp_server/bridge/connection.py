@@ -21,7 +21,7 @@ from pydantic import RootModel
 
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.bridge.connection_faults import explained, from_group, version_refused
-from nextcloud_mcp_server.bridge.link import SPOKEN_VERSIONS, Handlers, Link, opened
+from nextcloud_mcp_server.bridge.link import SPOKEN_VERSIONS, Handlers, Link, Wire, opened
 from nextcloud_mcp_server.errors import AnswerLate, BridgeError
 
 #: The most bytes of one message.
@@ -51,14 +51,12 @@ class Connection:
         server: Server,
         handlers: Handlers,
         *,
-        auth: httpx2.Auth | None,
-        max_bytes: int,
+        wire: Wire,
         tasks: TaskGroup,
     ) -> None:
         self.server = server
         self._handlers = handlers
-        self._auth = auth
-        self._max_bytes = max_bytes
+        self._wire = wire
         self._tasks = tasks
         self._link: Link | None = None
         self._opening = anyio.Lock()
@@ -216,6 +214,8 @@ class Connection:
         """Return the present link; opens one if there is none, or if it has ended."""
         async with self._opening:
             if self._link is None or self._link.is_over:
+                # What is left of an ended one, such as its process, goes first.
+                await self.aclose()
                 self._link = await self._open()
             return self._link
 
@@ -235,7 +235,7 @@ class Connection:
         handed_over = False
         try:
             with link.scope:
-                async with opened(link, self._handlers, self._auth, self._max_bytes) as client:
+                async with opened(link, self._handlers, self._wire) as client:
                     if client.protocol_version not in SPOKEN_VERSIONS:
                         raise version_refused(client.protocol_version)  # noqa: TRY301 - the link must be closed first
                     link.client = client
@@ -276,6 +276,7 @@ async def connect(
     auth: httpx2.Auth | None = None,
     *,
     max_bytes: int = MAX_MESSAGE_BYTES,
+    transport: httpx2.AsyncBaseTransport | None = None,
 ) -> AsyncGenerator[Connection]:
     """Connect to a server, and close the connection when the block is left.
 
@@ -285,7 +286,7 @@ async def connect(
     try:
         async with anyio.create_task_group() as tasks:
             connection = Connection(
-                server, handlers or Handlers(), auth=auth, max_bytes=max_bytes, tasks=tasks
+                server, handlers or Handlers(), wire=Wire(max_bytes, auth, transport), tasks=tasks
             )
             await connection.open()
             try:
@@ -293,4 +294,5 @@ async def connect(
             finally:
                 await connection.aclose()
     except BaseExceptionGroup as group:
-        raise from_group(group) from group.__cause__
+        error = from_group(group)
+        raise error from error.__cause__

@@ -41,6 +41,15 @@ class Handlers:
     client_info: types.Implementation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How requests over HTTP are sent, and how large an answer may be; tests pass a transport of their own."""
+
+    max_bytes: int
+    auth: httpx2.Auth | None = None
+    transport: httpx2.AsyncBaseTransport | None = None
+
+
 class Link:
     """The state of one transport; `ended` is set once nothing of it is left."""
 
@@ -81,9 +90,7 @@ class Link:
 
 
 @asynccontextmanager
-async def opened(
-    link: Link, handlers: Handlers, auth: httpx2.Auth | None, max_bytes: int
-) -> AsyncGenerator[Client]:
+async def opened(link: Link, handlers: Handlers, wire: Wire) -> AsyncGenerator[Client]:
     """Open the transport of a server and the SDK's client on it."""
     server = link.server
 
@@ -101,10 +108,10 @@ async def opened(
     async with AsyncExitStack() as stack:
         transport: Transport
         if server.transport == "stdio":
-            link.process = StdioTransport(server, diagnostic=diagnostic, max_bytes=max_bytes)
+            link.process = StdioTransport(server, diagnostic=diagnostic, max_bytes=wire.max_bytes)
             transport = link.process.open()
         else:
-            transport = await _over_http(link, stack, auth, max_bytes)
+            transport = await _over_http(link, stack, wire)
         yield await stack.enter_async_context(
             Client(
                 transport,
@@ -119,22 +126,22 @@ async def opened(
         )
 
 
-async def _over_http(
-    link: Link, stack: AsyncExitStack, auth: httpx2.Auth | None, max_bytes: int
-) -> Transport:
+async def _over_http(link: Link, stack: AsyncExitStack, wire: Wire) -> Transport:
     server = link.server
     if server.transport == "http":
-        link.http = HttpClient(server, max_bytes=max_bytes, auth=auth)
+        link.http = HttpClient(server, max_bytes=wire.max_bytes, auth=wire.auth, transport=wire.transport)
         await stack.enter_async_context(link.http)
-        return streamable_http_client(server.url, http_client=link.http, max_sse_event_size=max_bytes)
+        return streamable_http_client(server.url, http_client=link.http, max_sse_event_size=wire.max_bytes)
 
     def client(
         headers: dict[str, str] | None = None,  # noqa: ARG001 - the three that the SDK passes are set already
         timeout: httpx2.Timeout | None = None,  # noqa: ARG001 - the same
-        auth: httpx2.Auth | None = auth,
+        auth: httpx2.Auth | None = None,
     ) -> HttpClient:
         # An answer to a message comes on the stream: a message that did not arrive gets none.
-        link.http = HttpClient(server, max_bytes=max_bytes, auth=auth, on_fault=link.fail)
+        link.http = HttpClient(
+            server, max_bytes=wire.max_bytes, auth=auth, transport=wire.transport, on_fault=link.fail
+        )
         return link.http
 
-    return sse_client(server.url, auth=auth, httpx_client_factory=client)
+    return sse_client(server.url, auth=wire.auth, httpx_client_factory=client)

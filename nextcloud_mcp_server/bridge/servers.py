@@ -225,7 +225,8 @@ async def opened_servers(
                 for entry in servers.entries.values():
                     entry.leave.set()
     except BaseExceptionGroup as group:
-        raise from_group(group) from group.__cause__
+        error = from_group(group)
+        raise error from error.__cause__
 
 
 async def listed_tools(connection: Connection) -> list[types.Tool]:

@@ -30,6 +30,7 @@ _FLUSH_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.01
 #: A line of diagnostics is cut there.
 _LONGEST_DIAGNOSTIC: Final = 10_000
+_LONGEST_REASON: Final = 300
 #: A server that has printed so many lines that are no messages, and not one that is, speaks no MCP.
 _MOST_OTHER_LINES: Final = 100
 _CHUNK: Final = 65_536
@@ -162,7 +163,7 @@ class StdioTransport:
             await anyio.sleep(_POLL_SECONDS)
         code = process.returncode
         how = "closed its output" if code is None else f"ended with exit code {code}"
-        last = f": {self._last_lines[-1].rstrip('.')}" if self._last_lines else ""
+        last = f": {self._last_lines[-1][:_LONGEST_REASON].rstrip('.')}" if self._last_lines else ""
         self.fault = TransportFailed(f'MCP transport error: the server "{self._server.id}" {how}{last}.')
 
     async def _write_messages(
