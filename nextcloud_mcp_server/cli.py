@@ -26,7 +26,6 @@ _READER_LEFT = 1
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")

@@ -61,7 +61,7 @@ def text(words: str, **more: object) -> dict[str, Any]:
 def call(  # noqa: C901, PLR0911, PLR0912 - a case for each tool
     id_: object, params: dict[str, Any]
 ) -> dict[str, Any] | None:
-    arguments = params.get("arguments") or {}
+    arguments: dict[str, Any] = params.get("arguments") or {}
     match params["name"]:
         case "echo":
             return text(arguments["message"])
@@ -122,6 +122,8 @@ def call(  # noqa: C901, PLR0911, PLR0912 - a case for each tool
             return text("red \x1b[31mtext\nnext line")
         case "silent":
             return None
+        case _:
+            pass
     write({"id": id_, "error": {"code": -32602, "message": f"Unknown tool: {params['name']}"}})
     return None
 
@@ -157,7 +159,8 @@ def answer(  # noqa: C901, PLR0911 - a case for each method
         case "prompts/list":
             return {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
         case "prompts/get":
-            who = (params.get("arguments") or {}).get("who")
+            given: dict[str, Any] = params.get("arguments") or {}
+            who = given.get("who")
             return {
                 "messages": [
                     {"role": "user", "content": {"type": "text", "text": f"Greet {who}."}},
@@ -166,6 +169,8 @@ def answer(  # noqa: C901, PLR0911 - a case for each method
             }
         case "ping":
             return {}
+        case _:
+            pass
     write({"id": id_, "error": {"code": -32601, "message": "Method not found"}})
     return None
 

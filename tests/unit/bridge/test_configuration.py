@@ -274,7 +274,7 @@ def test_what_is_wrong_with_a_server_is_one_sentence_and_the_others_work(
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:
-    found = read(tmp_path, project_config_yml="servers: {good: {command: a}}", **{name: text})
+    found = read(tmp_path, {}, project_config_yml="servers: {good: {command: a}}", **{name: text})
 
     assert sentence in str(found.faults[0])
     assert [server.id for server in found.servers] == ["good"]

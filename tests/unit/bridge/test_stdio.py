@@ -120,11 +120,11 @@ async def test_a_raw_result_is_returned_as_it_came(stdio_server: MakeServer) -> 
 async def test_progress_is_told(stdio_server: MakeServer) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        steps.append((done, total, message))
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, total, message))
 
     async with connect(stdio_server()) as connection:
-        result = await connection.call_tool("slow", progress=progress)
+        result = await connection.call_tool("slow", progress=note)
 
     assert steps == [(1, 2, "Working"), (2, 2, "Working")]
     assert not result.is_error
