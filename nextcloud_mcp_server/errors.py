@@ -1,7 +1,7 @@
 """Everything this program raises on purpose, as one tree.
 
 Messages are sentences for a user or a model: what happened, what to do next. They never hold a
-secret, a header, or a URL that grants something.
+secret, a header, or a URL that grants something. `bridge_errors` draws those of the bridge.
 
     NextcloudMcpError
     ├── ConfigurationError
@@ -32,17 +32,6 @@ secret, a header, or a URL that grants something.
     │   └── DocumentHostRefused
     ├── TooManyRequests
     ├── NotAsPromised
-    ├── BridgeError
-    │   ├── ServerUnknown
-    │   ├── ToolUnknown
-    │   ├── TransportFailed
-    │   │   └── AnswerUnreadable
-    │   ├── AnswerLate
-    │   ├── ProtocolVersionRefused
-    │   ├── AuthorizationFailed
-    │   ├── ElicitationFailed
-    │   ├── CallNotAllowed
-    │   └── TaskFailed
     ├── StorageError
     │   ├── ForeignDatabase
     │   └── Unsealable
@@ -77,34 +66,20 @@ secret, a header, or a URL that grants something.
             └── AccountTaken
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A page that the user can open, and the sentence that follows it in an answer."""
-
-    url: str
-    then: str
-
-
-def with_link(sentence: str, link: Link) -> str:
-    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
-
-    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
-    """
-    return f"{sentence}\n\n{link.url}\n\n{link.then}"
-
-
-class NextcloudMcpError(Exception):
-    """Base of everything raised on purpose; `str()` is a sentence that may be shown, without a link.
-
-    `link` is a page of this server that helps the user, where there is one.
-    """
-
-    def __init__(self, *args: object, link: Link | None = None) -> None:
-        super().__init__(*args)
-        self.link = link
+from nextcloud_mcp_server.bridge_errors import AnswerLate as AnswerLate
+from nextcloud_mcp_server.bridge_errors import AnswerUnreadable as AnswerUnreadable
+from nextcloud_mcp_server.bridge_errors import AuthorizationFailed as AuthorizationFailed
+from nextcloud_mcp_server.bridge_errors import BridgeError as BridgeError
+from nextcloud_mcp_server.bridge_errors import CallNotAllowed as CallNotAllowed
+from nextcloud_mcp_server.bridge_errors import ElicitationFailed as ElicitationFailed
+from nextcloud_mcp_server.bridge_errors import ProtocolVersionRefused as ProtocolVersionRefused
+from nextcloud_mcp_server.bridge_errors import ServerUnknown as ServerUnknown
+from nextcloud_mcp_server.bridge_errors import TaskFailed as TaskFailed
+from nextcloud_mcp_server.bridge_errors import ToolUnknown as ToolUnknown
+from nextcloud_mcp_server.bridge_errors import TransportFailed as TransportFailed
+from nextcloud_mcp_server.error_root import Link as Link
+from nextcloud_mcp_server.error_root import NextcloudMcpError as NextcloudMcpError
+from nextcloud_mcp_server.error_root import with_link as with_link
 
 
 class ConfigurationError(NextcloudMcpError):
@@ -260,50 +235,6 @@ class TooManyRequests(NextcloudMcpError):
 
 class NotAsPromised(NextcloudMcpError):
     """A step of the demo did not turn out as it says."""
-
-
-class BridgeError(NextcloudMcpError):
-    """Another MCP server, or the way to it, did not do what the bridge or the client asked."""
-
-
-class ServerUnknown(BridgeError):
-    """The configuration has no server of that name."""
-
-
-class ToolUnknown(BridgeError):
-    """The server lists no tool of that name."""
-
-
-class TransportFailed(BridgeError):
-    """A server could not be started or reached, or the connection to it broke."""
-
-
-class AnswerUnreadable(TransportFailed):
-    """A server answered with something that is not MCP, or with too much of it."""
-
-
-class AnswerLate(BridgeError):
-    """A server did not answer within the time limit."""
-
-
-class ProtocolVersionRefused(BridgeError):
-    """A server speaks only protocol versions that this program does not."""
-
-
-class AuthorizationFailed(BridgeError):
-    """A server asks for an authorization that could not be obtained."""
-
-
-class ElicitationFailed(BridgeError):
-    """A server's question to the user could not be asked, or was not answered."""
-
-
-class CallNotAllowed(BridgeError):
-    """The permissions forbid a call, or the user did."""
-
-
-class TaskFailed(BridgeError):
-    """A task at a server failed or was cancelled."""
 
 
 class StorageError(NextcloudMcpError):

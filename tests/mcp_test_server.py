@@ -1,6 +1,6 @@
 """A small MCP server over stdio that shares no code with the SDK: `python tests/mcp_test_server.py [OPTION=VALUE]...`
 
-`version` is the one that it speaks; `pages=2` splits the list of tools; `exits=1` ends it at a call of `exit`.
+`version` is the one that it speaks; `pages=2` splits the list of tools; `twice=echo` lists one tool twice.
 """
 
 import json
@@ -140,7 +140,7 @@ def answer(  # noqa: C901, PLR0911 - a case for each method
             }
         case "tools/list":
             if "pages" not in OPTIONS:
-                return {"tools": TOOLS}
+                return {"tools": TOOLS + [tool for tool in TOOLS if tool["name"] == OPTIONS.get("twice")]}
             half = len(TOOLS) // 2
             first = "cursor" not in params
             return {"tools": TOOLS[:half], "nextCursor": "2"} if first else {"tools": TOOLS[half:]}

@@ -115,7 +115,7 @@ def shortened(text: str, max_tokens: int | None) -> str:
     return f"{text[: max_tokens * _CHARACTERS_PER_TOKEN]}\n[{left_out} more characters are left out]"
 
 
-def as_json(model: Any) -> Any:  # noqa: ANN401 - JSON
+def as_json(model: Any) -> Any:  # noqa: ANN401 - any model, any JSON
     """Return a model of the protocol as JSON, with the names that it has there."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 

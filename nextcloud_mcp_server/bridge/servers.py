@@ -178,7 +178,7 @@ class Servers:
                 started = True
                 task_status.started()
                 await entry.leave.wait()
-        except Exception as error:
+        except Exception as error:  # raised again unless the connection was in use
             if not started:
                 raise
             # The end of a connection that was in use is no failure of the others.

@@ -70,3 +70,17 @@ async def test_an_unknown_tool_is_named_with_its_server() -> None:
         find_tool(Entry(BROKEN), "x")
 
     assert str(caught.value) == "MCP tool not found: server=broken, tool=x."
+
+
+@pytest.mark.process
+async def test_two_tools_of_one_name_are_one(
+    stdio_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened_servers(Configuration((stdio_server("twice=echo"),))) as servers:
+        await servers.connected("test")
+        names = [tool.name for tool in servers.entry("test").tools]
+
+    assert names.count("echo") == 1
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "The MCP server test lists two tools of one name."
+    ]

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from nextcloud_mcp_server import cli
 from nextcloud_mcp_server.commands.mcp_client import completion, questions
