@@ -12,6 +12,7 @@ from playwright.sync_api import Page as BlockingPage
 from tests.e2e.single_user_server import WindowOptions
 
 _RUN: Final = "axe.run(document, {resultTypes: ['violations']})"
+_PATIENCE_MS: Final = 120_000
 _FITS: Final = "document.documentElement.scrollWidth <= window.innerWidth"
 
 
@@ -41,6 +42,8 @@ def assert_each_page_is_accessible(
 
     window = browser.new_context(**look)
     page = window.new_page()
+    # A machine with other work takes longer than playwright's half minute.
+    page.set_default_timeout(_PATIENCE_MS)
     page.on("console", hear)
     for name, show in scenes:
         # A page that is left for itself would be a reload, which keeps what was ticked.
