@@ -45,6 +45,8 @@ secret, a header, or a URL that grants something.
         ├── GrantRefused
         │   └── MalformedCode
         ├── GrantDead
+        ├── ProgramRefused
+        ├── LoginFlowOff
         ├── Forbidden
         │   └── RouteRefused
         ├── NotFound
@@ -75,14 +77,6 @@ class Link:
 
     url: str
     then: str
-
-
-def with_link(sentence: str, link: Link) -> str:
-    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
-
-    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
-    """
-    return f"{sentence}\n\n{link.url}\n\n{link.then}"
 
 
 class NextcloudMcpError(Exception):
@@ -308,6 +302,14 @@ class GrantDead(NextcloudError):
     """The refresh token no longer works, for good: the user has to consent again."""
 
 
+class ProgramRefused(NextcloudError):
+    """Nextcloud lets listed programs sign in only, and this one is not listed."""
+
+
+class LoginFlowOff(NextcloudError):
+    """Nextcloud's sign-in for programs (Login Flow v2) cannot be reached."""
+
+
 class Forbidden(NextcloudError):
     """403: the user may not do this."""
 
@@ -377,10 +379,7 @@ class StorageOffline(Unavailable):
 
 
 class StorageFull(NextcloudError):
-    """507: no room left for this.
-
-    `has_numbers` says that the message holds the numbers which the server gave.
-    """
+    """507: no room left for this; `has_numbers` says that the message holds the server's numbers."""
 
     def __init__(self, message: str, *, has_numbers: bool = False) -> None:
         super().__init__(message)

@@ -35,7 +35,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
+from nextcloud_mcp_server.errors import ElicitationRequired, Link
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.protocol import icons
 
@@ -208,6 +208,14 @@ def waiting(
     if form_ is Form.INPUT_REQUIRED and round_ + 1 < LAST_ROUND:
         return InputRequiredResult(request_state=_state(need.elicitation_id, round_ + 1))
     return text(need)
+
+
+def with_link(sentence: str, link: Link) -> str:
+    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
+
+    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
+    """
+    return f"{sentence}\n\n{link.url}\n\n{link.then}"
 
 
 def text(need: ElicitationRequired) -> CallToolResult:

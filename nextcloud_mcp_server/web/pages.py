@@ -15,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
 from nextcloud_mcp_server.web.root_path import rooted
@@ -104,6 +105,7 @@ def page(
         "language": language,
         "t": _sentences(language),
         "rooted": rooted,
+        "program": PROGRAM,
         "stylesheet": rooted(f"/static/{stylesheet()[0]}"),
     }
     body = _environment().get_template(template).render(frame, **values)

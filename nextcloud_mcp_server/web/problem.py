@@ -36,6 +36,8 @@ PERSONAL: Problems = (
     (errors.Unreachable, Problem("unreachable", 502)),
     (errors.NotNextcloud, Problem("not_nextcloud", 502)),
     (errors.TooOld, Problem("too_old", 502)),
+    (errors.ProgramRefused, Problem("program_refused", 502)),
+    (errors.LoginFlowOff, Problem("no_login_flow", 502)),
     (errors.Throttled, Problem("throttled", 503)),
     (errors.Maintenance, Problem("maintenance", 503)),
     (errors.Unavailable, Problem("unreachable", 503)),
