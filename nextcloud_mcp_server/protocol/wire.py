@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -160,8 +160,18 @@ def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     """Return the name that the client gives itself; it proves nothing."""
     params = ctx.session.client_params
     if params is None:
-        return "An assistant"
-    name = params.client_info.title or params.client_info.name
+        # `initialize` itself, whose parameters the SDK has not checked yet.
+        return _name_of((ctx.params or {}).get("clientInfo") if ctx.method == "initialize" else None)
+    return _shown_name(params.client_info.title or params.client_info.name)
+
+
+def _name_of(info: object) -> str:
+    fields = cast("Mapping[str, object]", info if isinstance(info, Mapping) else {})
+    written = fields.get("title") or fields.get("name")
+    return _shown_name(written if isinstance(written, str) else "")
+
+
+def _shown_name(name: str) -> str:
     return escaped_start(name.strip(), 64) or "An assistant"
 
 
