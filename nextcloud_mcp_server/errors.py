@@ -7,6 +7,7 @@ secret, a header, or a URL that grants something.
     ├── ConfigurationError
     ├── InvalidInput
     │   └── FormRefused
+    │       └── NoCookies
     ├── ElicitationRequired
     ├── ElicitationUnknown
     ├── ConsentDeclined
@@ -102,6 +103,10 @@ class FormRefused(InvalidInput):
     """A form did not come from our own page in this browser, or is too old."""
 
 
+class NoCookies(FormRefused):
+    """A browser sent none of the cookies that it was given."""
+
+
 class ElicitationRequired(NextcloudMcpError):
     """A consent request is needed before this call can run.
 
@@ -147,10 +152,7 @@ class TokenRefused(NextcloudMcpError):
 
 
 class IssuerUnavailable(NextcloudMcpError):
-    """The identity provider did not answer, or not as one does; asking again later may help.
-
-    `status` is that of the answer, if one came that says so: 429 or 5xx.
-    """
+    """The identity provider did not answer, or not as one does; `status` is 429 or 5xx if it says so."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)

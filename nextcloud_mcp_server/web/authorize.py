@@ -15,7 +15,6 @@ from nextcloud_mcp_server.auth.scopes import shorten
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
     AuthorizeRefused,
-    FormRefused,
     NotAMember,
     SignInRefused,
 )
@@ -23,7 +22,7 @@ from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.consent_page import Fact, Question, question_page
-from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
+from nextcloud_mcp_server.web.forms import read_form, refused, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
 from nextcloud_mcp_server.web.pages import Name, in_order, page
 from nextcloud_mcp_server.web.proxies import client_address
@@ -68,7 +67,7 @@ class AuthorizePages:
         session = BrowserSession.of(request, self._keys())
         sealed = single(form.get("request", [])) or ""
         if not session.accepts(sealed, single(form.get("csrf", [])) or ""):
-            raise FormRefused("The form was made in another browser.")
+            raise refused(request)
         asked = await authorizations.unseal(sealed)
         request.state.retry = again_path(asked)
         answer = single(form.get("answer", []))
@@ -146,7 +145,7 @@ class AuthorizePages:
         session = BrowserSession.of(request, self._keys())
         auth_transaction_id = _auth_transaction_id(form.get("transaction", []))
         if not session.accepts(auth_transaction_id, single(form.get("csrf", [])) or ""):
-            raise FormRefused("The form was made in another browser.")
+            raise refused(request)
         match single(form.get("answer", [])):
             case "mine":
                 sent = await authorizations.confirm(auth_transaction_id, browser=session.browser)

@@ -489,3 +489,31 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         answer = await later.post("/oauth/provision", data={**form, "allow.notes": "read"})
 
     assert answer.status_code == 303
+
+
+async def test_a_browser_that_keeps_no_cookies_is_told_so_and_how_to_go_on_elsewhere(
+    browser: httpx2.AsyncClient, consent: SingleUserPages
+) -> None:
+    elicitation_id = await consent.open(needed=["notes:read"])
+    shown = await browser.get(provision(elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": "x", "answer": "allow", **fields_for("notes:read")}
+    browser.cookies.clear()
+
+    without = await browser.post("/oauth/provision", data=form)
+    browser.cookies.set("of-another-program", "1")
+    with_another = await browser.post("/oauth/provision", data=form)
+
+    assert "set-cookie" in shown.headers
+    assert (without.status_code, with_another.status_code) == (403, 403)
+    assert "Your browser keeps no cookies here" in without.text
+    assert f">{ORIGIN}{provision(elicitation_id)}</code>" in without.text
+    assert f'href="{provision(elicitation_id)}">Try again' in without.text
+    assert "That page was too old" in with_another.text
+
+
+async def test_a_link_that_is_over_says_what_to_write_to_the_assistant(browser: httpx2.AsyncClient) -> None:
+    gone = await browser.get(provision(UNKNOWN))
+
+    assert "Ask your assistant again" in gone.text
+    assert "Connect my Nextcloud" in gone.text
+    assert "/account" not in gone.text
