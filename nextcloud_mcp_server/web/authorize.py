@@ -18,13 +18,13 @@ from nextcloud_mcp_server.errors import (
     NotAMember,
     SignInRefused,
 )
-from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in
+from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in, told
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.consent_page import Fact, Question, question_page
 from nextcloud_mcp_server.web.forms import read_form, refused, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
-from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.proxies import client_address
 from nextcloud_mcp_server.web.request_context import is_too_long, params_of, see
 
@@ -131,8 +131,7 @@ class AuthorizePages:
             host=Name.of_host(self._host),
             account=account or Name.of(welcome.uid),
             uid=Name.of(welcome.uid),
-            reading=in_order(scopes, writing=False),
-            changing=in_order(scopes, writing=True),
+            told=told(scopes),
             more=not welcome.connected and not welcome.before <= welcome.scopes,
             connected=welcome.connected,
         )

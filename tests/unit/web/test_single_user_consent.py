@@ -18,7 +18,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.access_fields import choices_in, chosen_in, fields_for
+from tests.access_fields import choices_in, chosen_in, fields_for, told_in
 from tests.single_user_pages import ORIGIN, SingleUserPages, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -155,6 +155,7 @@ async def test_leaving_out_what_is_needed_is_allowed_and_said(
 
     assert "You left something out" in page.text
     assert "<li>Read your notes</li>" in done.text
+    assert told_in(done.text) == [("Notes", "Off"), ("Files", "Read")]
 
 
 async def test_the_waiting_page_names_only_what_is_needed(
@@ -184,7 +185,7 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
     assert 'name="allow.notes" value="off" disabled>' in shown.text
     assert shown.text.count("allowed so far: Read") == 1
     assert "If Nextcloud asks you to confirm" in shown.text
-    assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
+    assert told_in(done.text) == [("Notes", "Read and change")]
 
 
 async def test_what_was_allowed_once_can_be_confirmed_again_without_a_choice(
@@ -259,7 +260,7 @@ async def test_a_finished_consent_request_names_the_account_and_what_was_allowed
     page = await browser.get(waiting(elicitation_id))
 
     assert "<strong>Connected</strong> as <strong><bdi>Alice</bdi></strong>." in page.text
-    assert re.findall(r"<span>(\w+ your \w+)</span>", page.text) == ["Read your notes", "Change your notes"]
+    assert told_in(page.text) == [("Notes", "Read and change")]
     assert "refresh" not in page.headers
 
 
