@@ -141,7 +141,9 @@ async def test_the_waiting_page_can_be_kept_from_reloading(
 
     assert "refresh" not in page.headers
     assert f'<a href="{waiting(elicitation_id)}">Look again</a>' in page.text
-    assert "<code>Nextcloud MCP server</code> (<code>core.login_flow_v2.allowed_user_agents</code>)" in page.text
+    assert (
+        "<code>Nextcloud MCP server</code> (<code>core.login_flow_v2.allowed_user_agents</code>)" in page.text
+    )
 
 
 async def test_leaving_out_what_is_needed_is_allowed_and_said(
