@@ -11,14 +11,6 @@ class Link:
     then: str
 
 
-def with_link(sentence: str, link: Link) -> str:
-    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
-
-    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
-    """
-    return f"{sentence}\n\n{link.url}\n\n{link.then}"
-
-
 class NextcloudMcpError(Exception):
     """Base of everything raised on purpose; `str()` is a sentence that may be shown, without a link.
 

@@ -22,6 +22,7 @@ from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.program import user_agent
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.database_file import refuse_unusable_file
 from nextcloud_mcp_server.settings.environment import Settings
@@ -110,14 +111,14 @@ def open_key_ring(settings: Settings) -> "KeyRing":
     from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - at the first call
 
     if settings.token_encryption_keys:
-        return KeyRing.parse(settings.token_encryption_keys)
+        return KeyRing.parse(settings.token_encryption_keys, source=settings.key_source)
     settings.open_data_dir()
     texts, made = load_or_create_key_file(settings.key_file)
     if made:
         logger.warning(
             "made the key that seals what is stored: %s; keep it with your backups", settings.key_file
         )
-    return KeyRing.parse(texts)
+    return KeyRing.parse(texts, source=settings.key_source)
 
 
 def sub_keys(settings: Settings, purpose: str) -> Callable[[], Sequence[bytes]]:
@@ -156,7 +157,7 @@ def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClie
         ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
     """
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
-    return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=overrides.transport)
+    return open_pool(ca_bundle=bundle, user_agent=user_agent(), transport=overrides.transport)
 
 
 class Network:
@@ -308,11 +309,3 @@ class LazyServices(Generic[AuthT]):
 
 def _host(url: NextcloudUrl) -> str:
     return urlsplit(str(url)).netloc
-
-
-def _user_agent() -> str:
-    import platform  # noqa: PLC0415 - costs a subprocess on some systems
-    from importlib.metadata import version  # noqa: PLC0415 - only needed here
-
-    # Nextcloud shows it under "Devices & sessions", so it contains the name of the computer.
-    return f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this computer'})"

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr
+from pydantic_core import PydanticCustomError
 
 
 def _words(value: object) -> object:
@@ -22,9 +23,14 @@ def _lower(value: object) -> object:
 #: An address of this computer without a scheme; only such an address is completed with `http`.
 _HERE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/.*)?")
 
+#: A scheme whose colon or slash was left out or typed twice, as in `https//cloud.example.org`.
+_SLIPPED = re.compile(r"^(https?)(?::/{1,3}|//)(?=[^/])")
+
 
 def _with_scheme(value: object) -> object:
-    """Complete `cloud.example.org` to `https://cloud.example.org`."""
+    """Complete `cloud.example.org` to `https://cloud.example.org`, and `https:/cloud.example.org` likewise."""
+    if isinstance(value, str):
+        value = _SLIPPED.sub(r"\1://", value.strip())
     if not isinstance(value, str) or not value.strip() or "://" in value:
         return value
     scheme = "http" if _HERE.fullmatch(value.strip()) else "https"
@@ -46,6 +52,18 @@ def _without_page(value: object) -> object:
     return f"{scheme}{separator}{_PAGE.sub('', rest)}" if separator else value
 
 
+def _not_of_kubernetes(value: object) -> object:
+    if isinstance(value, str) and value.strip().startswith(("tcp://", "udp://")):
+        raise PydanticCustomError(
+            "service_link",
+            "it holds the address of a Service, which Kubernetes puts there for one named nextcloud-mcp: write "
+            "enableServiceLinks: false into the pod's spec, or give the Service another name",
+        )
+    return value
+
+
+#: A port whose variable Kubernetes may set for a Service (kubernetes.io/docs/concepts/services-networking/service).
+Port = Annotated[int, BeforeValidator(_not_of_kubernetes)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 #: For a choice of words, which may be written in capitals.

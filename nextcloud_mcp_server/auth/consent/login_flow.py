@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.consent.policy import IF_STOPPED
 from nextcloud_mcp_server.auth.consent.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
@@ -29,6 +30,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.login_flow import StartedFlow
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class LoginFlowProvider:
         self._database = database
         self._clock = clock
         self._started = anyio.Event()
+        #: Why the last flow could not start. It is kept in the process: another process asks Nextcloud itself.
+        self.obstacle = ""
 
     def next_start(self) -> anyio.Event:
         """Return an event that is set when this process starts the next flow."""
@@ -88,7 +92,7 @@ class LoginFlowProvider:
         """
         flow = await self._database.login_flows.find(elicitation.id)
         if flow is None:
-            begun = await self._nextcloud.login.start()
+            begun = await self._start()
             flow = await self._database.login_flows.create(
                 elicitation_id=elicitation.id,
                 principal=elicitation.principal,
@@ -107,6 +111,16 @@ class LoginFlowProvider:
             await self._database.login_flows.set_scopes(flow.id, scopes)
         self._started.set()
         return flow.login_url
+
+    async def _start(self) -> StartedFlow:
+        try:
+            begun = await self._nextcloud.login.start()
+            await self._nextcloud.login_pages.check(begun.login_url)
+        except NextcloudError as error:
+            self.obstacle = str(error)
+            raise
+        self.obstacle = ""
+        return begun
 
     async def exchange_code(self, flow: LoginFlow) -> LoginResult | None:
         """Poll a flow once; None while the user has not confirmed."""
@@ -299,7 +313,7 @@ class Poller:
             await self._postpone(flow, seconds)
             return
         await self._provisioning.failed(
-            flow, "The sign-in at Nextcloud took too long; ask your assistant again."
+            flow, f"The sign-in at Nextcloud took too long; ask your assistant again. {IF_STOPPED}"
         )
         await self._database.login_flows.delete(flow.id, owner=self._owner)
 

@@ -1,3 +1,4 @@
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -5,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, StorageError
+from nextcloud_mcp_server.server import database_file
 from nextcloud_mcp_server.server.database_file import (
     has_state,
+    is_current,
     refuse_unusable_file,
     refuse_unwritable,
     schema_of,
@@ -91,6 +94,23 @@ async def test_a_database_that_is_made_now_is_taken_and_its_keys_are_known(tmp_p
     assert (stored.version, stored.key_ids) == (SCHEMA_VERSION, {key_id})
 
 
+async def test_a_file_needs_no_opening_where_its_schema_is_the_newest_and_its_keys_are_known(
+    tmp_path: Path,
+) -> None:
+    config = configured(tmp_path)
+    before = is_current(config)
+    async with open_database(config):
+        pass
+    opened = is_current(config)
+    sqlite(tmp_path / "state.db", "UPDATE nextcloud_mcp_version SET version_num = '0009'")
+
+    assert (before, opened, is_current(config)) == (False, True, False)
+    sqlite(tmp_path / "state.db", "UPDATE nextcloud_mcp_version SET version_num = '9999'")
+    with pytest.raises(ForeignDatabase):
+        is_current(config)
+    assert not is_current(configured(tmp_path, database_url="postgresql://mcp@127.0.0.1:9/mcp"))
+
+
 async def test_a_key_file_that_is_gone_is_missed_and_not_replaced(tmp_path: Path) -> None:
     async with open_database(configured(tmp_path)):
         pass
@@ -101,6 +121,30 @@ async def test_a_key_file_that_is_gone_is_missed_and_not_replaced(tmp_path: Path
             pass
 
     assert not (tmp_path / "encryption.key").exists()
+
+
+async def test_a_key_file_with_something_else_is_named(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    async with open_database(config):
+        pass
+    config.key_file.write_text("junk")
+
+    with pytest.raises(ConfigurationError, match="^" + re.escape(str(config.key_file))):
+        refuse_unusable_file(config)
+
+
+def test_postgresql_without_its_driver_is_refused_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_module(_: str) -> None: ...
+
+    monkeypatch.setattr(database_file, "find_spec", no_module)
+
+    with pytest.raises(ConfigurationError, match="extra 'postgres'") as caught:
+        refuse_unusable_file(configured(tmp_path, database_url="postgresql://mcp:pw@127.0.0.1/mcp"))
+
+    # The bare name in an index is another project.
+    assert "git+ADDRESS" in str(caught.value)
 
 
 async def test_well_formed_keys_of_another_database_are_refused(tmp_path: Path) -> None:

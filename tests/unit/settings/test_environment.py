@@ -206,9 +206,23 @@ def test_a_misspelt_limit_is_refused_since_more_would_be_allowed_than_was_meant(
     )
 
 
+@pytest.mark.parametrize("name", ["MOD", "MODES", "mode", "MDOE", "NEXTCLOUD_MCP_MODE", "MCP_MODE"])
+@pytest.mark.parametrize("text", ["builtin", " OIDC "])
+def test_a_misspelt_mode_for_many_users_is_refused_since_all_would_act_as_one(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+
+    assert (
+        f"{name} is not read; did you mean MODE? Without it this is a server for a single user" in refused()
+    )
+
+
 @pytest.mark.parametrize(
     ("variables", "mode"),
     [
+        # Its value is none of many users.
+        ({"MOD": "fast", "NODE": "x"}, "personal"),
         # It asks for what holds anyway, or stands beside the right one.
         ({"READONLY": "false"}, "personal"),
         ({"READONLY": "true", "READ_ONLY": "true"}, "personal"),
@@ -293,6 +307,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_host": " "}, "NEXTCLOUD_HOST is empty: write it like"),
         ({"nextcloud_host": "https://[::1"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://cloud.example.org:99999"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_public_url": "https://a.example.org/?x=1"}, "NEXTCLOUD_PUBLIC_URL is not a web address"),
@@ -430,6 +445,11 @@ def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
         ("cloud.example.org", "https://cloud.example.org"),
         (" cloud.example.org:8443/nextcloud ", "https://cloud.example.org:8443/nextcloud"),
         ("localhost:8080", "http://localhost:8080"),
+        # A colon or a slash that was left out or typed twice: the scheme was taken for the host.
+        ("http:/127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("https//cloud.example.org", "https://cloud.example.org"),
+        ("https:///cloud.example.org/login", "https://cloud.example.org"),
+        ("http:8080", "https://http:8080"),
         ("127.0.0.1", "http://127.0.0.1"),
         ("[::1]:8080/nextcloud", "http://[::1]:8080/nextcloud"),
         ("localhost.example.org", "https://localhost.example.org"),
@@ -477,3 +497,63 @@ def test_what_a_client_has_to_set_is_told_without_secrets_and_for_any_folder(
         "TOKEN_ENCRYPTION_KEYS_FILE": str(tmp_path / "keys"),
     }
     assert settings.not_carried == ["NEXTCLOUD_APP_PASSWORD"]
+
+
+@pytest.mark.parametrize("found", ["tcp://10.96.12.7:8765", " udp://10.96.12.7:8765"])
+def test_a_port_that_kubernetes_set_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    """A Service named nextcloud-mcp makes every pod of its namespace start with this variable."""
+    monkeypatch.setenv("NEXTCLOUD_MCP_PORT", found)
+
+    sentence = refused(nextcloud_host=CLOUD)
+
+    assert sentence.startswith(
+        "Invalid NEXTCLOUD_MCP_PORT: it holds the address of a Service, which Kubernetes"
+    )
+    assert "enableServiceLinks: false" in sentence
+    assert load(nextcloud_host=CLOUD, port=8765).port == 8765
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            {"nextcloud_mcp_server_url": f"{CLOUD}:443/mcp-server"},
+            "has the origin of NEXTCLOUD_HOST: give this server",
+        ),
+        (
+            {"nextcloud_host": "http://localhost:8765/nextcloud"},
+            "NEXTCLOUD_HOST is where this server itself listens",
+        ),
+        (
+            {"nextcloud_host": "http://127.0.0.1", "port": 80},
+            r"listens \(127.0.0.1\): name Nextcloud's address",
+        ),
+        ({"nextcloud_host": "http://127.0.0.1:8765", "host": "0.0.0.0"}, "choose another --port"),
+        ({"nextcloud_host": "http://10.0.0.7:8765", "host": "10.0.0.7"}, "choose another --port"),
+        (
+            {"nextcloud_public_url": "http://localhost:8765"},
+            "NEXTCLOUD_PUBLIC_URL is where this server itself",
+        ),
+    ],
+)
+def test_the_address_of_a_personal_server_is_not_nextclouds(
+    overrides: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        load(**({"nextcloud_host": CLOUD, "transport": "http"} | overrides))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"nextcloud_host": "http://127.0.0.1:8765", "transport": "stdio"},
+        {"nextcloud_host": "http://127.0.0.1:8080"},
+        {"nextcloud_host": "http://127.0.0.1:8765", "host": "10.0.0.7"},
+        {"nextcloud_host": "http://127.0.0.1:8765", "sandbox": True},
+        {"nextcloud_mcp_server_url": "https://mcp.example.org"},
+    ],
+)
+def test_another_address_of_the_same_computer_is_fine(overrides: dict[str, object]) -> None:
+    assert load(**({"nextcloud_host": CLOUD, "transport": "http"} | overrides)).mode == "personal"
