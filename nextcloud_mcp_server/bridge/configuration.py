@@ -4,7 +4,7 @@ A project's entry replaces the user's entry of the same name as a whole. `config
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -316,8 +316,3 @@ def _check_url(url: str, name: str) -> None:
         raise ValueError(f'"{name}" must not contain a name or password: put them into "headers"')
     if not url.isprintable() or " " in url or not url.isascii():
         raise ValueError(f'"{name}" has characters that no address can have')
-
-
-def configured_names(configuration: Configuration) -> Sequence[str]:
-    """Return the names of the servers that are not disabled."""
-    return [server.id for server in configuration.servers if not server.disabled]
