@@ -65,10 +65,12 @@ class OAuthConfig(_Frozen):
     scopes: tuple[str, ...] = ()
     redirect_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     metadata_url: str | None = None
+    client_metadata_url: str | None = None
+    issuer: str | None = None
 
     @model_validator(mode="after")
     def _refuse_other_schemes(self) -> Self:
-        for name in ("auth_url", "token_url", "metadata_url"):
+        for name in ("auth_url", "token_url", "metadata_url", "client_metadata_url", "issuer"):
             if (url := getattr(self, name)) is not None:
                 _check_url(url, f"oauth_config.{name}")
         return self

@@ -6,9 +6,9 @@ error of the network costs one call instead of the connection, and every failure
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 import httpx2
@@ -222,7 +222,7 @@ class Connection:
     async def _open(self) -> Link:
         seconds = self.server.timeout_seconds
         try:
-            with anyio.fail_after(seconds):
+            with anyio.fail_after(seconds) as limit, _patience(self._wire.auth, limit):
                 return await self._tasks.start(self._hold)
         except TimeoutError:
             raise AnswerLate(
@@ -267,6 +267,18 @@ class Connection:
         """End the session and, over stdio, the process."""
         if self._link is not None:
             await self._leave(self._link)
+
+
+class _Patient(Protocol):
+    """An authentication for which the user may have to do something."""
+
+    def not_limiting_users(self, limit: anyio.CancelScope) -> AbstractContextManager[None]: ...
+
+
+def _patience(auth: httpx2.Auth | None, limit: anyio.CancelScope) -> AbstractContextManager[None]:
+    """Let a time limit for the server stand still while the user signs in."""
+    patient = cast("_Patient | None", auth if hasattr(auth, "not_limiting_users") else None)
+    return nullcontext() if patient is None else patient.not_limiting_users(limit)
 
 
 @asynccontextmanager

@@ -236,6 +236,37 @@ def call_tool(
     )
 
 
+@client.command("auth")
+def auth(
+    context: typer.Context,
+    server: ServerArgument,
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--oauth-port", min=0, max=65_535, help="The port of this computer for the answer (0: any)."
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the browser, or only print the link.")] = True,
+) -> None:
+    """Sign in to a server, and keep the access."""
+    from nextcloud_mcp_server.commands import client_auth
+    from nextcloud_mcp_server.commands.mcp_client import session
+
+    session.run(
+        _choice(context), lambda found: client_auth.sign_in_to(found, server, port=port, may_open=browser)
+    )
+
+
+@client.command("logout")
+def logout(context: typer.Context, server: ServerArgument) -> None:
+    """Sign out of a server: revoke its access where it offers that, and delete it here."""
+    from nextcloud_mcp_server.commands import client_auth
+    from nextcloud_mcp_server.commands.mcp_client import session
+
+    session.run(_choice(context), lambda found: client_auth.sign_out_of(found, server))
+
+
 @client.command("ping")
 def ping(context: typer.Context, server: ServerArgument, *, as_json: JsonOption = False) -> None:
     """Print how long a server takes to answer."""

@@ -18,6 +18,7 @@ from mcp import MCPError
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import UrlElicitationRequiredError
 
+from nextcloud_mcp_server.bridge.browser import UnsafeUrl
 from nextcloud_mcp_server.bridge.output import safe
 from nextcloud_mcp_server.bridge.permissions import Decision
 from nextcloud_mcp_server.commands.console import say
@@ -125,7 +126,11 @@ class Questions:
                 return Answer(action="cancel")
             if line.strip().lower() not in {"y", "yes"}:
                 return Answer(action="decline")
-        await self._show(url, f"MCP server {self._server} requests authorization: {message}")
+        try:
+            await self._show(url, f"MCP server {self._server} requests authorization: {message}")
+        except UnsafeUrl as error:
+            say(str(error))
+            return Answer(action="cancel")
         # It means that the user wants to, not that it is done.
         return Answer(action="accept")
 

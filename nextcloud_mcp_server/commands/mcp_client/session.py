@@ -15,11 +15,14 @@ from platformdirs import user_config_path
 from pydantic import ValidationError
 
 from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.bridge.browser import Browser, default_launch
 from nextcloud_mcp_server.bridge.configuration import Configuration, Paths, Server, load
 from nextcloud_mcp_server.bridge.configuration_values import first_fault, suggestion
 from nextcloud_mcp_server.bridge.connection import Connection, connect
 from nextcloud_mcp_server.bridge.connection_faults import from_group, sentence_of
 from nextcloud_mcp_server.bridge.link import Handlers
+from nextcloud_mcp_server.bridge.oauth.http_auth import http_auth
+from nextcloud_mcp_server.bridge.oauth.store import open_store
 from nextcloud_mcp_server.bridge.permissions import decide_elicitation
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.commands.mcp_client.questions import Questions, read_terminal_line
@@ -139,16 +142,27 @@ def _known(configuration: Configuration, name: str) -> str:
     return f"{meant} Configured: {', '.join(names)}."
 
 
+def name_of(server: Server) -> str:
+    """Return what the user writes for a server."""
+    return server.url if server.id == AD_HOC else server.id
+
+
 def make_auth(server: Server) -> httpx2.Auth | None:
-    """Return what authorizes the requests to a server."""
-    del server
-    return None
+    """Return what authorizes the requests to a server; only `client auth` opens the browser for a sign-in."""
+    if server.transport == "stdio" or server.oauth == "off":
+        return None
+    variables = process_variables()
+    return http_auth(server, open_store(variables), None, environment=variables, name=name_of(server))
+
+
+def make_browser(*, may_open: bool = True) -> Browser:
+    """Return the user's browser."""
+    return Browser(say, launch=default_launch(process_variables()) if may_open else None)
 
 
 async def show_page(url: str, purpose: str) -> bool:
-    """Print the address of a page for the user."""
-    say(f"{purpose}\nOpen this page in your browser:\n\n  {url}\n")
-    return False
+    """Print the address of a page for the user, and open it; return whether a browser was started."""
+    return await make_browser().show(url, purpose)
 
 
 def make_handlers(choice: Choice, questions: Questions | None = None) -> Handlers:
