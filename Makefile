@@ -50,8 +50,8 @@ $(STAMP): requirements.lock pyproject.toml
 	fi
 	@touch $@
 
-demo: $(STAMP) ## Play the whole journey against the built-in sandbox (MODE=oidc|builtin, DIALECT=draft|2025-11-25|2026-07-28|text).
-	@$(BIN)/nextcloud-mcp-server demo --mode "$(MODE)" --dialect "$(DIALECT)" $(ARGS)
+demo: $(STAMP) ## Play the whole journey against the built-in sandbox (MODE=oidc|builtin, DIALECT=draft|2025-11-25|2026-07-28|text, BRIDGE=1).
+	@$(BIN)/nextcloud-mcp-server demo --mode "$(MODE)" --dialect "$(DIALECT)" $(if $(BRIDGE),--bridge) $(ARGS)
 
 run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandbox (ARGS="--port 9000").
 	@$(BIN)/nextcloud-mcp-server serve --transport http $(SERVER) $(ARGS)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nextcloud_mcp_server.commands import client_commands, operator_commands
+from nextcloud_mcp_server.commands import bridge_command, client_commands, operator_commands
 from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
 from nextcloud_mcp_server.commands.options import (
     HostOption,
@@ -29,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
+app.command("bridge")(bridge_command.bridge)
 app.add_typer(operator_commands.grants, name="grants")
 app.add_typer(operator_commands.audit, name="audit")
 app.add_typer(operator_commands.db, name="db")
@@ -105,6 +106,9 @@ def demo(
         Literal["personal", "oidc", "builtin"],
         typer.Option(help="One person, or two who sign in at an identity provider or with Nextcloud."),
     ] = "personal",
+    bridge: Annotated[
+        bool, typer.Option("--bridge", help="Go through the bridge, with a client that knows no elicitation.")
+    ] = False,
     sandbox_version: Annotated[
         ProfileName, typer.Option(help="The Nextcloud that the sandbox answers like.")
     ] = USUAL,
@@ -116,14 +120,21 @@ def demo(
 
     import anyio
 
+    from nextcloud_mcp_server.demo.bridge import play_bridge
     from nextcloud_mcp_server.demo.journey import play
     from nextcloud_mcp_server.demo.multi_user import play_multi_user
 
     if manual and mode != "personal":
         raise ConfigurationError(f"The two people of --mode {mode} act by themselves: leave out --manual.")
+    if bridge and (manual or mode != "personal"):
+        raise ConfigurationError(
+            "The demo of the bridge acts by itself, for one person: give --bridge alone."
+        )
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
-    if mode == "personal":
+    if bridge:
+        anyio.run(partial(play_bridge, out, plain=bool(no_color), version=sandbox_version))
+    elif mode == "personal":
         anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color), version=sandbox_version))
     else:
         anyio.run(
