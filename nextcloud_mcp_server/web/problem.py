@@ -8,7 +8,8 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.web.pages import page
+from nextcloud_mcp_server.storage.failure import Failure
+from nextcloud_mcp_server.web.pages import Name, page, says
 
 # Without letters and digits that look alike, for users who read it out on the telephone.
 _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -93,16 +94,18 @@ def problem_page(
     problem: Problem,
     *,
     reference: str = "",
-    sentence: str = "",
+    failure: Failure | None = None,
     retry: str = "",
 ) -> Response:
-    """Render the page of a problem; `sentence` adds details from the state machine."""
+    """Render the page of a problem; `failure` says why a consent request failed, if the catalogue has its code."""
+    reason = "" if failure is None else f"failed.{failure.code}"
     return page(
         request_headers,
         "problem.html",
         status=problem.status,
         kind=problem.kind,
-        sentence=sentence,
+        reason=reason if says(reason) else "",
+        values={} if failure is None else {key: Name.of(value) for key, value in failure.values.items()},
         reference=reference,
         # Nothing is decided by it.
         at=datetime.now(UTC),

@@ -29,6 +29,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:
@@ -298,9 +299,7 @@ class Poller:
         if self._clock() < flow.expires_at:
             await self._postpone(flow, seconds)
             return
-        await self._provisioning.failed(
-            flow, "The sign-in at Nextcloud took too long; ask your assistant again."
-        )
+        await self._provisioning.failed(flow, Failure("took_too_long"))
         await self._database.login_flows.delete(flow.id, owner=self._owner)
 
     async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:
@@ -311,9 +310,7 @@ class Poller:
                 stored = await self._provisioning.exchanged(flow, result, identity)
             except CredentialRejected:
                 refused = True
-                await self._provisioning.failed(
-                    flow, "Nextcloud did not accept the access it had just given."
-                )
+                await self._provisioning.failed(flow, Failure("not_accepted"))
             except WrongAccount as error:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:

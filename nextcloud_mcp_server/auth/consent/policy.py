@@ -15,10 +15,6 @@ ASK_MORE = "This needs a permission you have not given yet; please allow it to c
 
 OVER = "This link is no longer valid; ask your assistant again for a new one."
 
-OPENED_BY_OTHERS = (
-    "Another user opened the link several times, so it was closed; ask your assistant for a new one."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:

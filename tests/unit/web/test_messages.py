@@ -5,6 +5,7 @@ from string import Formatter
 import pytest
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.storage.failure import SENTENCES
 from nextcloud_mcp_server.tools.registry import TOOLSETS, load
 from nextcloud_mcp_server.web.account import MESSAGES
 from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
@@ -14,6 +15,10 @@ from nextcloud_mcp_server.web.problem import ACCOUNT, CLIENT, PEOPLE, PERSONAL, 
 JARGON = re.compile(
     r"\b(tokens?|grants?|elicitations?|scopes?|mcp|oauth|credentials?|provision\w*)\b", re.IGNORECASE
 )
+
+
+def names(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
 
 
 @pytest.mark.parametrize(
@@ -39,9 +44,6 @@ def test_the_language_a_browser_likes_best_is_chosen(header: str | None, languag
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_says_the_same_things_with_the_same_names(language: str) -> None:
-    def names(text: str) -> set[str | None]:
-        return {name for _, name, _, _ in Formatter().parse(text) if name}
-
     ours, english = catalogue(language), catalogue("en")
 
     assert ours.keys() == english.keys()
@@ -91,6 +93,13 @@ def test_every_problem_has_its_words(language: str, problems: Problems) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_every_failure_of_a_consent_request_has_its_words_with_the_same_values(language: str) -> None:
+    said = {key: names(text) for key, text in catalogue(language).items() if key.startswith("failed.")}
+
+    assert said == {f"failed.{code}": names(text) for code, text in SENTENCES.items()}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_markup_in_a_sentence_is_closed(language: str) -> None:
     for key, text in catalogue(language).items():
         assert re.findall(r"<(\w+)", text) == re.findall(r"</(\w+)>", text), key
@@ -109,6 +118,7 @@ def test_every_sentence_is_used_and_every_used_one_exists() -> None:
             "access.",
             "authorize.",
             "consent.",
+            "failed.",
             "problem.",
             "message.",
             "moment.",

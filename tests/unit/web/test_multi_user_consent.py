@@ -10,6 +10,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.access_fields import chosen_in, fields_for
 from tests.callback_results import shown
@@ -313,11 +314,11 @@ async def test_a_consent_request_that_failed_says_why(
 ) -> None:
     await sign_in(people, consent_service)
     elicitation_id = await consent_service.open()
-    await consent_service.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
+    await consent_service.end(elicitation_id, ElicitationState.FAILED, Failure("opened_by_others"))
 
     page = await people.get(url("done", elicitation_id))
 
-    assert "Somebody else tried to answer." in page.text
+    assert "Another person opened the link several times" in page.text
 
 
 async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(
