@@ -256,7 +256,7 @@ async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
     later = await people.get(answer.headers["location"])
 
     assert consent_service.connected == {}
-    assert "What was just given is taken back." in page.text
+    assert "We have removed that access." in page.text
     assert f'href="{url("consent", elicitation_id)}">Try again' in page.text
     assert "Try again" not in later.text
 
