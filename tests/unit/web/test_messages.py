@@ -42,6 +42,8 @@ def names(text: str) -> set[str]:
         ("de-AT,en;q=0.5", "de"),
         ("en-GB,en;q=0.9,de;q=0.8", "en"),
         ("it,de;q=0.4,en;q=0.3", "de"),
+        ("pt,fr-CA;q=0.4,en;q=0.3", "fr"),
+        ("es-MX,es;q=0.9", "es"),
         ("en;q=0.1,DE;q=0.2", "de"),
         ("de;q=0", "en"),
         ("de;q=high", "en"),
