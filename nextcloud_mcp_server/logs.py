@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal, TextIO, cast
 from uuid import uuid4
 
@@ -64,6 +65,8 @@ _SECRET_TEXT = (
     # App passwords of Login Flow v2 (72 characters), poll tokens (128) and anything as long.
     (re.compile(r"\b[A-Za-z0-9]{64,}\b"), _HIDDEN),
 )
+#: Most values: words too short for any of the patterns, without a character that they need. `eyJ` begins a token.
+_WORD = re.compile(r"(?!.*eyJ)[A-Za-z0-9_.-]{1,28}")
 #: Controls, line and paragraph separators, and marks that reorder text in a terminal.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -168,12 +171,11 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
         fields["request_id"] = current
     if record.exc_info:
         fields["exception"] = formatter.formatException(record.exc_info)
-    fields |= {
+    return {name: _cleaned(name, value) for name, value in fields.items()} | {
         "level": record.levelname.lower(),
         "logger": record.name,
         "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
     }
-    return {name: _cleaned(name, value) for name, value in fields.items()}
 
 
 def _shown(value: object) -> str:
@@ -183,15 +185,23 @@ def _shown(value: object) -> str:
     return json.dumps(text, ensure_ascii=False) if not text or re.search(r"\s", text) else text
 
 
+@lru_cache(maxsize=256)
+def _is_secret(name: str) -> bool:
+    return _SECRET_KEY.search(name) is not None
+
+
 def _cleaned(name: str, value: object) -> object:
-    if _SECRET_KEY.search(name):
+    if _is_secret(name):
         return _HIDDEN
     if isinstance(value, dict):
         members = cast("dict[object, object]", value)
         return {str(key): _cleaned(str(key), member) for key, member in members.items()}
     if isinstance(value, bool | int | float | None):
         return value
-    text = redact(str(value))
+    text = str(value)
+    if _WORD.fullmatch(text):
+        return text
+    text = redact(text)
     if name == "exception":
         return "\n".join(f"    | {one_line(line)}" for line in text.splitlines())
     return one_line(text)

@@ -213,6 +213,11 @@ class UpdatesServer:
         await settled()
         return list(self.network.seen)
 
+    async def look_again(self) -> None:
+        """Poll for every user after a failure, in place of the time that passes until then."""
+        for owner, person in list(self.poller._people.items()):  # pyright: ignore[reportPrivateUsage]
+            await self.poller._turn(owner, person)  # pyright: ignore[reportPrivateUsage]
+
 
 async def settled() -> None:
     """Wait until all tasks are idle."""

@@ -1,9 +1,8 @@
 """HTTP requests of one user to Nextcloud: no cookies, no other hosts, limits on time and size."""
 
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -19,6 +18,7 @@ from nextcloud_mcp_server.nextcloud.concurrency_limiter import UserLimiter
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
 from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
+from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _T = TypeVar("_T")
@@ -61,27 +61,13 @@ def open_pool(
     """
     return httpx2.AsyncClient(
         transport=transport,
-        verify=True if transport else _trust(ca_bundle),
+        verify=True if transport else Trust(ca_bundle),
         headers={"User-Agent": user_agent, "OCS-APIRequest": "true", "Accept-Language": "en"},
         cookies=CookieJar(policy=_NoCookies()),
         timeout=httpx2.Timeout(30.0, connect=_CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0),
         follow_redirects=False,
     )
-
-
-@cache
-def _trust(ca_bundle: str | None) -> ssl.SSLContext:
-    """Trust the system's certificates and those of the bundle; reading them takes 40 ms or more."""
-    context = httpx2.create_ssl_context()
-    if ca_bundle:
-        try:
-            context.load_verify_locations(cafile=ca_bundle)
-        except (OSError, ssl.SSLError):
-            raise errors.ConfigurationError(
-                "NEXTCLOUD_CA_BUNDLE cannot be read as certificates. Set it to the path of a PEM file."
-            ) from None
-    return context
 
 
 class NextcloudHttp:

@@ -145,7 +145,7 @@ class Poller:
         """Poll at once after a call that may have changed something, for all clients of the user."""
         person = self._people.get(owner)
         if person is not None:
-            person.wrote = began if person.wrote is None else min(person.wrote, began)
+            person.wrote = _earliest(person.wrote, began)
             if _attended(person):
                 person.wake.set()
 
@@ -254,14 +254,31 @@ class Poller:
     async def _changes(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened]
     ) -> list[ServerEvent]:
-        """Compare the watched resources with the last poll. All clients of a user share one account."""
+        """Compare the watched resources with the last poll. All clients of a user share one account.
+
+        A poll that fails changes nothing, so that the next one reports what it would have reported.
+        """
+        wrote, person.wrote = person.wrote, None
+        try:
+            events, marks, first_looks = await self._compare(person, first, opened, wrote)
+        except BaseException:  # raised again: also a cancelled poll has told nothing
+            person.wrote = _earliest(wrote, person.wrote)
+            raise
+        person.marks |= marks
+        person.first_looks = first_looks
+        return sorted(set(events), key=repr)
+
+    async def _compare(
+        self, person: _Person, first: Opened, opened: dict[Caller, Opened], wrote: float | None
+    ) -> tuple[list[ServerEvent], dict[str, Marks], dict[str, float]]:
+        """Return what changed, the new marks by kind, and when the first look at each address ended."""
         wanted: dict[str, dict[str, str]] = {}
         for interest in person.interests:
             for uri, (kind, value) in interest.wants.items():
                 wanted.setdefault(kind.about.name, {})[uri] = value
         events: list[ServerEvent] = []
-        wrote, person.wrote = person.wrote, None
-        seen, person.first_looks = person.first_looks, {}
+        marks: dict[str, Marks] = {}
+        first_looks: dict[str, float] = {}
         for kind in self._catalogue.kinds:
             name = kind.about.name
             lists = any(
@@ -271,16 +288,19 @@ class Poller:
             if name in wanted or lists:
                 before = person.marks.get(name)
                 uris = wanted.get(name, {})
-                now = await self._marks(kind, first.account, uris.values(), before, listing=lists)
-                person.marks[name] = now
+                now = marks[name] = await self._marks(
+                    kind, first.account, uris.values(), before, listing=lists
+                )
                 ended = anyio.current_time()
-                person.first_looks.update({uri: seen.get(uri, ended) for uri in uris})
+                first_looks.update({uri: person.first_looks.get(uri, ended) for uri in uris})
                 events += _compared(uris, before, now, wrote=wrote is not None)
                 # The first look may have seen what a call changed that had not ended yet.
                 events += [
-                    ResourceUpdated(uri) for uri in uris if wrote is not None and wrote <= seen.get(uri, -inf)
+                    ResourceUpdated(uri)
+                    for uri in uris
+                    if wrote is not None and wrote <= person.first_looks.get(uri, -inf)
                 ]
-        return sorted(set(events), key=repr)
+        return events, marks, first_looks
 
     async def _marks(
         self, kind: Kind, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
@@ -293,6 +313,10 @@ class Poller:
             # An app that fails must not hide changes in the others.
             logger.info("a look at the resources of one kind failed: %s", error)
             return before or Marks({})
+
+
+def _earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def _attended(person: _Person) -> bool:

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, Sto
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.recognition import (
     KEY_TABLE,
+    SCHEMA_VERSION,
     VERSION_TABLE,
     refuse_keys,
     refuse_schema,
@@ -45,6 +46,21 @@ def has_state(settings: Settings) -> bool:
     """Return whether an earlier process may have left a grant, a consent request or a pending revocation."""
     file = database_file(settings)
     return file is None or file.exists()
+
+
+def is_current(settings: Settings) -> bool:
+    """Return whether a SQLite file can be used as it is: it has the present schema, and is sealed with our keys.
+
+    Raises:
+        ConfigurationError: The file was sealed with other keys, or the keys cannot be read.
+        StorageError: It is no database, or it has tables of another program or a newer version.
+    """
+    file = database_file(settings)
+    if file is None:
+        return False
+    stored = _read(file)
+    refuse_unusable(settings, stored)
+    return stored.version == SCHEMA_VERSION and bool(stored.key_ids)
 
 
 async def schema_of(settings: Settings) -> str | None:

@@ -10,6 +10,7 @@ from nextcloud_mcp_server.server.composition import ServerParts
 from nextcloud_mcp_server.server.database_file import (
     database_file,
     has_state,
+    is_current,
     refuse_unusable_file,
     refuse_unwritable,
 )
@@ -23,14 +24,15 @@ logger = logging.getLogger(__name__)
 async def refuse_unusable_database(settings: Settings) -> None:
     """Open the database once before the server serves; PostgreSQL may come later.
 
-    A single-user server without a database makes none before the first call.
+    A single-user server opens its file with the first call: it makes none before, and a file with the present schema
+    and the server's keys was read already, which takes much less time.
 
     Raises:
         ConfigurationError: It was sealed with other keys, or its folder cannot be written.
         StorageError: It is not this server's, or its file cannot be used.
     """
     refuse_unwritable(settings)
-    if not settings.multi_user and not has_state(settings):
+    if not settings.multi_user and (not has_state(settings) or is_current(settings)):
         return
     try:
         async with open_database(settings):

@@ -6,6 +6,8 @@ from time import process_time
 
 import pytest
 import stamina
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nextcloud_mcp_server import logs
 
@@ -101,6 +103,11 @@ def test_a_code_or_state_in_json_is_hidden_and_a_status_is_not(name: str) -> Non
 )
 def test_what_looks_like_a_token_or_session_is_hidden(token: str) -> None:
     assert written(f"got {token} back")["event"] == "got [hidden] back"
+
+
+@given(st.text("ABEJUXZabcdefy0189._-", min_size=1, max_size=40))
+def test_a_word_is_written_as_the_search_for_secrets_leaves_it(word: str) -> None:
+    assert written("called", tool=word)["tool"] == logs.redact(word)
 
 
 def test_long_names_stay_readable() -> None:

@@ -363,6 +363,25 @@ async def test_an_app_that_fails_hides_no_change_in_another(stage: UpdatesServer
     assert session.heard() == [README]
 
 
+@pytest.mark.parametrize("app", ["/notes/", "/dav/files/"])
+async def test_what_a_failed_look_saw_is_told_by_the_next_one(stage: UpdatesServer, app: str) -> None:
+    session, note, other = stage.client(), stage.note("One"), stage.note("Other")
+    await session.subscribed(note, README)
+    stage.network.instead = lambda request: httpx2.Response(503) if app in request.url.path else None
+    stage.change(note)
+    stage.sandbox.state.users["alice"].files.put("/Readme.md", b"new")
+    await session.subscribe(other)
+    stage.write(other)
+    await stage.look()
+    failed = session.heard()
+
+    stage.network.instead = lambda _: None
+    await stage.look_again()
+
+    assert failed == []
+    assert session.heard() == [README, note, other]
+
+
 async def test_a_surprise_is_logged_and_the_person_looked_after_later(
     stage: UpdatesServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, StorageError
 from nextcloud_mcp_server.server.database_file import (
     has_state,
+    is_current,
     refuse_unusable_file,
     refuse_unwritable,
     schema_of,
@@ -89,6 +90,23 @@ async def test_a_database_that_is_made_now_is_taken_and_its_keys_are_known(tmp_p
     refuse_unusable_file(configured(tmp_path))
     stored = await stored_in(configured(tmp_path))
     assert (stored.version, stored.key_ids) == (SCHEMA_VERSION, {key_id})
+
+
+async def test_a_file_needs_no_opening_where_its_schema_is_the_newest_and_its_keys_are_known(
+    tmp_path: Path,
+) -> None:
+    config = configured(tmp_path)
+    before = is_current(config)
+    async with open_database(config):
+        pass
+    opened = is_current(config)
+    sqlite(tmp_path / "state.db", "UPDATE nextcloud_mcp_version SET version_num = '0009'")
+
+    assert (before, opened, is_current(config)) == (False, True, False)
+    sqlite(tmp_path / "state.db", "UPDATE nextcloud_mcp_version SET version_num = '9999'")
+    with pytest.raises(ForeignDatabase):
+        is_current(config)
+    assert not is_current(configured(tmp_path, database_url="postgresql://mcp@127.0.0.1:9/mcp"))
 
 
 async def test_a_key_file_that_is_gone_is_missed_and_not_replaced(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 import logging
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase
+from nextcloud_mcp_server.server import readiness
 from nextcloud_mcp_server.server.http_app import build_http_app
 from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.readiness import refuse_unusable_database
@@ -124,6 +126,28 @@ async def test_at_the_start_a_database_is_made_for_many_people_and_none_for_one(
 
     assert not (tmp_path / "one").exists()
     assert (tmp_path / "many" / "state.db").exists()
+
+
+async def test_at_the_start_the_database_of_one_person_is_opened_only_where_it_must_be_made_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(tmp_path)
+    async with open_database(config):
+        pass
+    opened: list[Settings] = []
+
+    @asynccontextmanager
+    async def noting(settings: Settings) -> AsyncGenerator[None]:
+        opened.append(settings)
+        yield
+
+    monkeypatch.setattr(readiness, "open_database", noting)
+    await refuse_unusable_database(config)
+    assert opened == []
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE nextcloud_mcp_version SET version_num = '0009'")
+    await refuse_unusable_database(config)
+    assert opened == [config]
 
 
 async def test_at_the_start_other_keys_are_refused(tmp_path: Path) -> None:
