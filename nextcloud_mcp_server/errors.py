@@ -7,6 +7,7 @@ secret, a header, or a URL that grants something.
     ├── ConfigurationError
     ├── InvalidInput
     │   └── FormRefused
+    │       └── NoCookies
     ├── ElicitationRequired
     ├── ElicitationUnknown
     ├── ConsentDeclined
@@ -45,6 +46,8 @@ secret, a header, or a URL that grants something.
         ├── GrantRefused
         │   └── MalformedCode
         ├── GrantDead
+        ├── ProgramRefused
+        ├── LoginFlowOff
         ├── Forbidden
         │   └── RouteRefused
         ├── NotFound
@@ -77,14 +80,6 @@ class Link:
     then: str
 
 
-def with_link(sentence: str, link: Link) -> str:
-    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
-
-    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
-    """
-    return f"{sentence}\n\n{link.url}\n\n{link.then}"
-
-
 class NextcloudMcpError(Exception):
     """Base of everything raised on purpose; `str()` is a sentence that may be shown, without a link.
 
@@ -106,6 +101,10 @@ class InvalidInput(NextcloudMcpError):
 
 class FormRefused(InvalidInput):
     """A form did not come from our own page in this browser, or is too old."""
+
+
+class NoCookies(FormRefused):
+    """A browser sent none of the cookies that it was given."""
 
 
 class ElicitationRequired(NextcloudMcpError):
@@ -153,10 +152,7 @@ class TokenRefused(NextcloudMcpError):
 
 
 class IssuerUnavailable(NextcloudMcpError):
-    """The identity provider did not answer, or not as one does; asking again later may help.
-
-    `status` is that of the answer, if one came that says so: 429 or 5xx.
-    """
+    """The identity provider did not answer, or not as one does; `status` is 429 or 5xx if it says so."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -308,6 +304,14 @@ class GrantDead(NextcloudError):
     """The refresh token no longer works, for good: the user has to consent again."""
 
 
+class ProgramRefused(NextcloudError):
+    """Nextcloud lets listed programs sign in only, and this one is not listed."""
+
+
+class LoginFlowOff(NextcloudError):
+    """Nextcloud's sign-in for programs (Login Flow v2) cannot be reached."""
+
+
 class Forbidden(NextcloudError):
     """403: the user may not do this."""
 
@@ -377,10 +381,7 @@ class StorageOffline(Unavailable):
 
 
 class StorageFull(NextcloudError):
-    """507: no room left for this.
-
-    `has_numbers` says that the message holds the numbers which the server gave.
-    """
+    """507: no room left for this; `has_numbers` says that the message holds the server's numbers."""
 
     def __init__(self, message: str, *, has_numbers: bool = False) -> None:
         super().__init__(message)

@@ -29,3 +29,8 @@ def choices_in(html: str) -> list[str]:
 def chosen_in(html: str) -> list[str]:
     """List the choices that a page shows as chosen; what is off is left out."""
     return [f"{app}:{level}" for app, level, chosen, _ in _INPUT.findall(html) if chosen and level != "off"]
+
+
+def told_in(html: str) -> list[tuple[str, str]]:
+    """List the apps of a page without choices, each with what may be done there."""
+    return re.findall(r'<span>([^<]+)</span> <em class="chip [a-z-]+">([^<]+)</em>', html)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.download import DownloadClient
     from nextcloud_mcp_server.nextcloud.file_search import FileSearch
     from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient
+    from nextcloud_mcp_server.nextcloud.login_pages import LoginPages
     from nextcloud_mcp_server.nextcloud.menu import MenuClient
     from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
     from nextcloud_mcp_server.nextcloud.search import SearchClient
@@ -181,6 +182,14 @@ class Nextcloud:
         from nextcloud_mcp_server.nextcloud.login_flow import LoginFlowClient  # noqa: PLC0415 - see above
 
         return LoginFlowClient(self._anonymous, public_url=self._public_url or self._url, warned=self._warned)
+
+    @property
+    def login_pages(self) -> "LoginPages":
+        """Opens the pages of Login Flow v2 as a browser would."""
+        from nextcloud_mcp_server.nextcloud.login_pages import LoginPages  # noqa: PLC0415 - see above
+
+        headers = {} if self._public_url is None else {"Host": self._public_url.netloc}
+        return LoginPages(self._pool, self._url, headers)
 
     @property
     def oauth2(self) -> "OAuth2Client":

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 # This form works with and without pretty URLs.
 _START = "/index.php/login/v2"
 _POLL = "/index.php/login/v2/poll"
+#: Nextcloud cannot switch the flow off, but a proxy in front of it can refuse it.
+_NO_FLOW = frozenset({401, 403, 404, 405})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,17 @@ class LoginFlowClient:
         """Start a flow; its login page is at the address that browsers use.
 
         Raises:
+          LoginFlowOff: The address of the flow is refused, probably by a proxy.
           ServerFault: Nextcloud assumes that it is reached without TLS, or returned no flow.
         """
-        started = decoded(await self._http.request("POST", _START), TypeAdapter(_Started))
+        response = await self._http.request("POST", _START, answers=_NO_FLOW)
+        if response.status_code in _NO_FLOW:
+            raise errors.LoginFlowOff(
+                f"Nextcloud's sign-in for programs (Login Flow v2) is blocked: {_START} answers "
+                f"{response.status_code}. Ask the administrator to let {_START} and what is below it through the "
+                "proxy in front of Nextcloud."
+            )
+        started = decoded(response, TypeAdapter(_Started))
         login = urlsplit(started.login.get_secret_value())
         if self._http.base.scheme == "https" and login.scheme == "http":
             # The following pages would use plain http, and Nextcloud's own content security policy would block their

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 _LONGEST = 100
 #: What the parameters of these methods call the object that is named in the log: it stands in a list of this server.
 _NAMED = {"tools/call": "tool", "prompts/get": "prompt"}
+_TRACK = "elicitation/track"
 _ASKED_CODES = frozenset({-32042, -32000})
 
 
@@ -44,7 +45,7 @@ class McpLog:
             result = await call_next(ctx)
             status = _status(result)
         except MCPError as error:
-            status = "asked" if error.error.code in _ASKED_CODES else f"error {error.error.code}"
+            status = _status_of(error.error.code, ctx.method)
             raise
         except anyio.get_cancelled_exc_class():
             status = "cancelled"
@@ -66,6 +67,13 @@ class McpLog:
             fields |= {"person": caller.principal.subject, "client_id": caller.client_id}
         fields |= {"client": caller.client_name, "status": status}
         logger.info("request", extra={**fields, "ms": round(seconds * 1000)})
+
+
+def _status_of(code: int, method: str) -> str:
+    """Return how a request ended with an error; `elicitation/track` uses the code of a question for its time-out."""
+    if code in _ASKED_CODES:
+        return "timed out" if method == _TRACK else "asked"
+    return f"error {code}"
 
 
 def _status(result: object) -> str:

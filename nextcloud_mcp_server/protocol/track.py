@@ -10,6 +10,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, RequestParams
 
+from nextcloud_mcp_server.auth.consent.policy import IF_STOPPED, NOT_CONFIRMED
 from nextcloud_mcp_server.protocol.hold import WAITING
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.wire import EXTENSION_ID
@@ -18,6 +19,8 @@ TIMED_OUT = -32000
 
 #: The interval of progress notifications to a waiting client.
 PROGRESS_SECONDS = 5.0
+
+_TIMED_OUT = f"Elicitation timed out - user did not complete authorization. {IF_STOPPED}"
 
 _OPEN = frozenset({"pending", "opened"})
 
@@ -76,7 +79,7 @@ class Track(Extension):
             waited = anyio.current_time() - started_at
             left = self._timeout_seconds - waited
             if left <= 0:
-                raise MCPError(TIMED_OUT, "Elicitation timed out - user did not complete authorization")
+                raise MCPError(TIMED_OUT, _TIMED_OUT)
             # Progress must increase with every notification (MCP, basic/utilities/progress).
             progress = max(round(waited, 3), progress + 0.001)
             await ctx.session.report_progress(progress, self._timeout_seconds, WAITING)
@@ -104,7 +107,7 @@ def _answer(consent_status: ConsentStatus) -> dict[str, Any] | None:
         return {"status": "complete"}
     if consent_status.state == "declined":
         return {"status": "declined"}
-    return {"status": "failed", "error": consent_status.error or "The link expired before it was used."}
+    return {"status": "failed", "error": consent_status.error or NOT_CONFIRMED}
 
 
 def _canonical(elicitation_id: str) -> str:

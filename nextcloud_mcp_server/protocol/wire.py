@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -35,7 +35,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from nextcloud_mcp_server.errors import ElicitationRequired, Link, with_link
+from nextcloud_mcp_server.errors import ElicitationRequired, Link
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.protocol import icons
 
@@ -160,8 +160,18 @@ def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
     """Return the name that the client gives itself; it proves nothing."""
     params = ctx.session.client_params
     if params is None:
-        return "An assistant"
-    name = params.client_info.title or params.client_info.name
+        # `initialize` itself, whose parameters the SDK has not checked yet.
+        return _name_of((ctx.params or {}).get("clientInfo") if ctx.method == "initialize" else None)
+    return _shown_name(params.client_info.title or params.client_info.name)
+
+
+def _name_of(info: object) -> str:
+    fields = cast("Mapping[str, object]", info if isinstance(info, Mapping) else {})
+    written = fields.get("title") or fields.get("name")
+    return _shown_name(written if isinstance(written, str) else "")
+
+
+def _shown_name(name: str) -> str:
     return escaped_start(name.strip(), 64) or "An assistant"
 
 
@@ -208,6 +218,14 @@ def waiting(
     if form_ is Form.INPUT_REQUIRED and round_ + 1 < LAST_ROUND:
         return InputRequiredResult(request_state=_state(need.elicitation_id, round_ + 1))
     return text(need)
+
+
+def with_link(sentence: str, link: Link) -> str:
+    """Write a link for a model or a terminal: on a line of its own, with a line of text behind it.
+
+    Some clients glue other data to the end of a message, and a link there would lead elsewhere.
+    """
+    return f"{sentence}\n\n{link.url}\n\n{link.then}"
 
 
 def text(need: ElicitationRequired) -> CallToolResult:

@@ -1,6 +1,7 @@
 """Login Flow v2: its start and poll endpoints and its pages."""
 
 import json
+import re
 import secrets
 from datetime import timedelta
 from html import escape
@@ -101,6 +102,10 @@ class LoginFlows:
         flow = self._find_flow(session.flow_token)
         if flow is None:
             return forbidden("Your login token is invalid or has expired")
+        # As in 32.0.1: not before this page, and with the name that started the flow.
+        allowed = self._state.allowed_user_agents
+        if allowed and not any(re.search(pattern, flow.client_name) for pattern in allowed):
+            return forbidden("Please use original client")
         session.state_token = secrets.token_hex(_STATE_TOKEN_BYTES)
         target = self._context.path(f"/login/v2/grant?user=&direct=0&stateToken={session.state_token}")
         return account_page(

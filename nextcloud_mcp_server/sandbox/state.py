@@ -192,6 +192,8 @@ class State:
     users: dict[str, User] = field(default_factory=dict[str, User])
     app_passwords: dict[str, AppPassword] = field(default_factory=dict[str, AppPassword])
     login_flows: list[LoginFlow] = field(default_factory=list[LoginFlow])
+    #: `core.login_flow_v2.allowed_user_agents`: patterns without PHP's delimiters; empty for every program.
+    allowed_user_agents: list[str] = field(default_factory=list[str])
     oauth_clients: list[OAuthClient] = field(default_factory=list[OAuthClient])
     oauth_grants: list[OAuthGrant] = field(default_factory=list[OAuthGrant])
     # How many refreshes with a token that was just used still get 200, as parallel ones on a real

@@ -22,6 +22,7 @@ from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.program import user_agent
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.database_file import refuse_unusable_file
 from nextcloud_mcp_server.settings.environment import Settings
@@ -156,7 +157,7 @@ def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClie
         ConfigurationError: The certificates of `NEXTCLOUD_CA_BUNDLE` cannot be read.
     """
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
-    return open_pool(ca_bundle=bundle, user_agent=_user_agent(), transport=overrides.transport)
+    return open_pool(ca_bundle=bundle, user_agent=user_agent(), transport=overrides.transport)
 
 
 class Network:
@@ -308,11 +309,3 @@ class LazyServices(Generic[AuthT]):
 
 def _host(url: NextcloudUrl) -> str:
     return urlsplit(str(url)).netloc
-
-
-def _user_agent() -> str:
-    import platform  # noqa: PLC0415 - costs a subprocess on some systems
-    from importlib.metadata import version  # noqa: PLC0415 - only needed here
-
-    # Nextcloud shows it under "Devices & sessions", so it contains the name of the computer.
-    return f"Nextcloud MCP server {version('nextcloud-mcp-server')} ({platform.node() or 'this computer'})"

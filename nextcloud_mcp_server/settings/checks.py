@@ -21,6 +21,7 @@ from nextcloud_mcp_server.settings.names import (
 )
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 SHORTEST_SECRET = 24
 _DATABASES = frozenset({"sqlite", "sqlite+aiosqlite", "postgresql", "postgres", "postgresql+asyncpg"})
 
@@ -41,7 +42,13 @@ def refuse_draft(settings: Fields) -> None:
         Faults: Names every such variable and the fix.
     """
     _refuse_together(
-        settings, [*addresses.checks(settings), required.refuse_missing_addresses, *_own(settings)]
+        settings,
+        [
+            *addresses.checks(settings),
+            required.refuse_missing_addresses,
+            _check_not_nextcloud,
+            *_own(settings),
+        ],
     )
 
 
@@ -56,7 +63,7 @@ def _refuse_together(settings: Fields, checks: Iterable[Callable[[Fields], None]
 def _checks(settings: Fields) -> Iterator[Callable[[Fields], None]]:
     yield from addresses.checks(settings)
     yield from (_check_credentials, _check_transport, _check_database, _check_toolsets)
-    yield from (local_folder_checks.refuse, _check_proxies)
+    yield from (local_folder_checks.refuse, _check_proxies, _check_not_nextcloud)
     if settings.multi_user:
         yield from (_check_multi_user, required.refuse_missing, _check_sign_in_scopes)
         yield from _own(settings)
@@ -244,17 +251,37 @@ def _check_sign_in_scopes(settings: Fields) -> None:
         )
 
 
-def _check_own_address(settings: Fields) -> None:
-    own = urlsplit(settings.server_url)
-    _need_https("NEXTCLOUD_MCP_SERVER_URL", own)
+def _check_not_nextcloud(settings: Fields) -> None:
+    """Refuse an address of this server that is Nextcloud's, in every mode."""
+    own = settings.server_url if addresses.is_address(settings.nextcloud_mcp_server_url) else ""
     for field in ("nextcloud_host", "nextcloud_public_url"):
         text: str | None = getattr(settings, field)
-        if text and _origin(urlsplit(text)) == _origin(own):
+        if not text or not addresses.is_address(text):
+            continue
+        theirs = urlsplit(text)
+        if own and _origin(theirs) == _origin(urlsplit(own)):
             # On one origin a script of either server could use the user's cookies of the other.
             raise ConfigurationError(
                 f"NEXTCLOUD_MCP_SERVER_URL has the origin of {env_name(field)}: give this server a host name of "
                 "its own, such as https://mcp.example.org."
             )
+        if not settings.multi_user and not settings.sandbox and _listens_at(settings, theirs):
+            raise ConfigurationError(
+                f"{env_name(field)} is where this server itself listens ({theirs.netloc}): name Nextcloud's address "
+                "there, or choose another --port for this server."
+            )
+
+
+def _listens_at(settings: Fields, parts: SplitResult) -> bool:
+    """Tell whether a single-user server over HTTP would answer at an address itself."""
+    _, host, port = _origin(parts)
+    here = {settings.host} if settings.host not in {*LOOPBACK_HOSTS, *_EVERYWHERE} else LOOPBACK_HOSTS
+    return settings.transport == "http" and port == settings.port and host in here
+
+
+def _check_own_address(settings: Fields) -> None:
+    own = urlsplit(settings.server_url)
+    _need_https("NEXTCLOUD_MCP_SERVER_URL", own)
     if settings.elicitation_callback_url is None:
         return
     callback = urlsplit(settings.elicitation_callback_url)

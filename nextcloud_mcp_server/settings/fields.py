@@ -15,7 +15,16 @@ from nextcloud_mcp_server.auth.token_scopes import AskedWords
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
-from nextcloud_mcp_server.settings.value_types import Lower, Nextcloud, Secrets, Trait, Typed, Variable, Words
+from nextcloud_mcp_server.settings.value_types import (
+    Lower,
+    Nextcloud,
+    Port,
+    Secrets,
+    Trait,
+    Typed,
+    Variable,
+    Words,
+)
 
 EVERY_TOOLSET = tuple(sorted(TOOLSET_SCOPES))
 #: The path of this server's callbacks; each flow has its own path below it.
@@ -159,7 +168,7 @@ class GeneralFields(BaseModel, defer_build=True):
     host: Annotated[str, Variable("NEXTCLOUD_MCP_HOST"), Trait.NOT_CARRIED] = Field(
         default="127.0.0.1", description="Address to listen on over HTTP."
     )
-    port: Annotated[int, Variable("NEXTCLOUD_MCP_PORT"), Trait.NOT_CARRIED] = Field(
+    port: Annotated[Port, Variable("NEXTCLOUD_MCP_PORT"), Trait.NOT_CARRIED] = Field(
         default=8765, ge=0, le=65535, description="Port to listen on over HTTP; 0 takes a free one."
     )
     sandbox: Annotated[bool, Trait.OPTION] = Field(

@@ -6,6 +6,7 @@ from enum import Enum, auto
 from typing import Annotated
 
 from pydantic import BeforeValidator, SecretStr
+from pydantic_core import PydanticCustomError
 
 
 def _words(value: object) -> object:
@@ -46,6 +47,18 @@ def _without_page(value: object) -> object:
     return f"{scheme}{separator}{_PAGE.sub('', rest)}" if separator else value
 
 
+def _not_of_kubernetes(value: object) -> object:
+    if isinstance(value, str) and value.strip().startswith(("tcp://", "udp://")):
+        raise PydanticCustomError(
+            "service_link",
+            "it holds the address of a Service, which Kubernetes puts there for one named nextcloud-mcp: write "
+            "enableServiceLinks: false into the pod's spec, or give the Service another name",
+        )
+    return value
+
+
+#: A port whose variable Kubernetes may set for a Service (kubernetes.io/docs/concepts/services-networking/service).
+Port = Annotated[int, BeforeValidator(_not_of_kubernetes)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_words)]
 #: For a choice of words, which may be written in capitals.

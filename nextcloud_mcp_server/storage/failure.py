@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+#: The likely causes of a sign-in at Nextcloud that does not end; `program` is the name of this one.
+STOPPED: Final = (
+    "If Nextcloud stopped the user, its page says why: its administrator has to allow the program name {program!r},"
+    " or the user has to set up two-factor authentication first."
+)
+
 #: What clients and the log are told. The pages have their own sentence for each code, in every language.
 SENTENCES: Final[Mapping[str, str]] = MappingProxyType({
     "opened_by_others": "Another user opened the link several times, so it was closed; ask your assistant for a new"
     " one.",
-    "took_too_long": "The sign-in at Nextcloud took too long; ask your assistant again.",
+    "took_too_long": f"The sign-in at Nextcloud took too long; ask your assistant again. {STOPPED}",
     "not_accepted": "Nextcloud did not accept the access it had just given.",
     "not_yours": "Nextcloud answered for {answered!r}, but your account is {yours!r}. Nothing was stored."
     " Sign in to Nextcloud as {yours!r} and try again.",

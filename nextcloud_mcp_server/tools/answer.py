@@ -10,8 +10,9 @@ from typing import Any, cast
 from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
-from nextcloud_mcp_server.errors import Link, TooLarge, with_link
+from nextcloud_mcp_server.errors import Link, TooLarge
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
+from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.consent_links import DEFANGED, may_hold_link, neutralise_links
 from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
@@ -59,7 +60,7 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         written = compact(data)
     if isinstance(value, NextStep) and value.link:
         # After the texts were cleaned, which would replace it.
-        data = {**data, "next_step": with_link(data["next_step"], value.link)}
+        data = {**data, "next_step": wire.with_link(data["next_step"], value.link)}
         written = compact(data)
     if remarks:
         # First, because clients cut off the end.
@@ -98,7 +99,7 @@ def failure(sentence: str, link: Link | None = None) -> CallToolResult:
 def refusal(sentence: str, link: Link | None = None) -> str:
     """Return an error as one line, whatever names it quotes; this server's link follows it."""
     line = one_line(sentence)
-    return with_link(line, link) if link else line
+    return wire.with_link(line, link) if link else line
 
 
 def compact(data: object) -> str:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.auth.accounts import Connection
 from nextcloud_mcp_server.auth.scopes import SCOPES, expand
-from nextcloud_mcp_server.errors import InvalidInput, Link, with_link
+from nextcloud_mcp_server.errors import InvalidInput, Link
 from nextcloud_mcp_server.nextcloud.capabilities import ServerCapabilities
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.access import Access
@@ -78,7 +78,7 @@ async def revoke_nextcloud_access(access: Access) -> Revoked:
         did = "This app's access has ended." if ended.was_connected else "This app had no access."
         message = f"{did} Other apps stay connected; to end all of it, the user opens this page in a browser:"
         return Revoked(
-            message=with_link(message, Link(ended.account_url, "Nothing else is to be done here."))
+            message=wire.with_link(message, Link(ended.account_url, "Nothing else is to be done here."))
         )
     if not ended.was_connected:
         return Revoked(message="Nothing was connected.")

@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult, InputRequiredResult
 
 from nextcloud_mcp_server.auth.accounts import Opened
+from nextcloud_mcp_server.auth.consent.policy import NOT_CONFIRMED
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import (
     ConsentDeclined,
@@ -298,7 +299,7 @@ def refuse_ended(services: ToolServices, request: Elicitation | None) -> None:
         return
     if request.state == "declined":
         raise declined(services)
-    reason = request.error or "The link expired before it was used."
+    reason = request.error or NOT_CONFIRMED
     raise NotConnected(f"Not connected: {reason} {NEW_LINK}", link=account_link(services))
 
 

@@ -60,6 +60,29 @@ class Row:
         return any(choice.chosen and choice.scopes for choice in self.choices)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an app may do, on a page without a choice."""
+
+    app: str
+    icon: str
+    level: Level
+    scopes: tuple[str, ...]
+
+
+def told(allowed: frozenset[str], *, asked: frozenset[str] = _NOTHING) -> list[Told]:
+    """Build the rows of what is allowed; an app that was asked for and got nothing is `off`."""
+    return [
+        Told(
+            app,
+            _ICONS[app],
+            _most(_levels(_own(app)), allowed),
+            tuple(scope for scope in own if scope in allowed),
+        )
+        for app, own in _by_app(allowed | asked).items()
+    ]
+
+
 def rows_of(
     offered: frozenset[str],
     *,
@@ -138,6 +161,10 @@ def _levels(own: frozenset[str]) -> dict[Level, frozenset[str]]:
 def _most(levels: Mapping[Level, frozenset[str]], scopes: frozenset[str]) -> Level:
     """Return the last choice that allows none but these scopes."""
     return [level for level, own in levels.items() if own <= scopes][-1]
+
+
+def _own(app: str) -> frozenset[str]:
+    return frozenset(scope for scope in SCOPES if scope.partition(":")[0] == app)
 
 
 def _level(form: Mapping[str, Sequence[str]], app: str) -> Level:

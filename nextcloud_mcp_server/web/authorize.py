@@ -15,17 +15,16 @@ from nextcloud_mcp_server.auth.scopes import shorten
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
     AuthorizeRefused,
-    FormRefused,
     NotAMember,
     SignInRefused,
 )
-from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in
+from nextcloud_mcp_server.web.access_rows import rows_of, scopes_in, told
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_back
 from nextcloud_mcp_server.web.consent_page import Fact, Question, question_page
-from nextcloud_mcp_server.web.forms import read_form, require_our_page, single
+from nextcloud_mcp_server.web.forms import read_form, refused, require_our_page, single
 from nextcloud_mcp_server.web.known_browser import remember_browser
-from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.proxies import client_address
 from nextcloud_mcp_server.web.request_context import is_too_long, params_of, see
 
@@ -68,7 +67,7 @@ class AuthorizePages:
         session = BrowserSession.of(request, self._keys())
         sealed = single(form.get("request", [])) or ""
         if not session.accepts(sealed, single(form.get("csrf", [])) or ""):
-            raise FormRefused("The form was made in another browser.")
+            raise refused(request)
         asked = await authorizations.unseal(sealed)
         request.state.retry = again_path(asked)
         answer = single(form.get("answer", []))
@@ -132,8 +131,7 @@ class AuthorizePages:
             host=Name.of_host(self._host),
             account=account or Name.of(welcome.uid),
             uid=Name.of(welcome.uid),
-            reading=in_order(scopes, writing=False),
-            changing=in_order(scopes, writing=True),
+            told=told(scopes),
             more=not welcome.connected and not welcome.before <= welcome.scopes,
             connected=welcome.connected,
         )
@@ -146,7 +144,7 @@ class AuthorizePages:
         session = BrowserSession.of(request, self._keys())
         auth_transaction_id = _auth_transaction_id(form.get("transaction", []))
         if not session.accepts(auth_transaction_id, single(form.get("csrf", [])) or ""):
-            raise FormRefused("The form was made in another browser.")
+            raise refused(request)
         match single(form.get("answer", [])):
             case "mine":
                 sent = await authorizations.confirm(auth_transaction_id, browser=session.browser)

@@ -175,7 +175,7 @@ def result_page(keys: Keys) -> Callable[[Request], Any]:
                     person=Name.of(values["person"]),
                 )
             case "gone":
-                return gone_page(request.headers)
+                return gone_page(request.headers, has_account_page=True)
             case _ if request.url.query == _TOO_MANY:
                 return problem_page(request.headers, Problem("too_many", 429))
             case _:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.errors import AccountTaken, ElicitationUnknown, SignInRefused, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState, SignedIn
-from nextcloud_mcp_server.web.access_rows import scopes_in
+from nextcloud_mcp_server.web.access_rows import scopes_in, told
 from nextcloud_mcp_server.web.consent_page import (
     ConsentForm,
     consent_page,
@@ -24,7 +24,7 @@ from nextcloud_mcp_server.web.consent_page import (
 )
 from nextcloud_mcp_server.web.cookies import RedirectTarget
 from nextcloud_mcp_server.web.forms import one_id, single
-from nextcloud_mcp_server.web.pages import Name, in_order, page
+from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.request_context import (
     CONFIRM,
     CONSENT,
@@ -286,8 +286,7 @@ class ConsentPages:
             account=Name.of(pending_grant.display_name) or Name.of(pending_grant.uid),
             uid=Name.of(pending_grant.uid),
             picture="" if picture is None else picture.data_uri,
-            reading=in_order(pending_grant.scopes, writing=False),
-            changing=in_order(pending_grant.scopes, writing=True),
+            told=told(pending_grant.scopes),
         )
 
     async def confirm(self, context: RequestContext, who: SignedIn) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity, ConsentRequest
-from nextcloud_mcp_server.web.access_rows import Row, first_and_more, rows_of
+from nextcloud_mcp_server.web.access_rows import Row, first_and_more, rows_of, told
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
 from nextcloud_mcp_server.web.problem import Problem, new_reference, problem_page
 from nextcloud_mcp_server.web.root_path import rooted
@@ -202,8 +202,7 @@ def done_page(
         account=Name.of(consent_request.account_name or ""),
         client=Name.of(consent_request.client_name),
         host=Name.of_host(consent_request.nextcloud_host),
-        reading=in_order(consent_request.granted, writing=False),
-        changing=in_order(consent_request.granted, writing=True),
+        told=told(consent_request.granted, asked=consent_request.needed),
         left_out=in_order(consent_request.needed - consent_request.granted),
         has_account_page=has_account_page,
     )

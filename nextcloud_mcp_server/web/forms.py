@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 from starlette.requests import Request
 
-from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput
+from nextcloud_mcp_server.errors import ElicitationUnknown, FormRefused, InvalidInput, NoCookies
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LARGEST_FORM = 16_384
@@ -40,6 +40,16 @@ def require_our_page(request: Request) -> None:
         ours = site == "same-origin"
     if not ours:
         raise FormRefused("The form was sent by another page.")
+
+
+def refused(request: Request) -> FormRefused:
+    """Return the error for a form that was not made in this browser session, or long ago.
+
+    Each page with a form sets a cookie, which the form is checked with.
+    """
+    if "cookie" not in request.headers:
+        return NoCookies("The form came without any cookie.")
+    return FormRefused("The form was made in another session, or is too old.")
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:

@@ -16,13 +16,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, TooManyRequests
+from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError, NoCookies, TooManyRequests
 from nextcloud_mcp_server.nextcloud import spelling
 from nextcloud_mcp_server.web.callback_result import keep_gone, keep_problem
 from nextcloud_mcp_server.web.problem import (
     PERSONAL,
     Problem,
     Problems,
+    address_of,
     gone_page,
     new_reference,
     problem_of,
@@ -372,7 +373,8 @@ class PageErrors:
             await self._app(scope, receive, send)
         except ElicitationUnknown:
             keep_gone(scope)
-            await gone_page(Headers(scope=scope))(scope, receive, send)
+            gone = gone_page(Headers(scope=scope), has_account_page=self._problems is not PERSONAL)
+            await gone(scope, receive, send)
         except NextcloudMcpError as error:
             reference = new_reference()
             logger.warning("page failed, reference %s: %s: %r", reference, type(error).__name__, str(error))
@@ -386,7 +388,10 @@ class PageErrors:
         retry: str = scope.get("state", {}).get("retry", "")
         problem = problem_of(error, self._problems)
         keep_problem(scope, problem, reference=reference, retry=retry)
-        page = problem_page(Headers(scope=scope), problem, reference=reference, retry=retry)
+        elsewhere = address_of(scope, retry) if isinstance(error, NoCookies) else ""
+        page = problem_page(
+            Headers(scope=scope), problem, reference=reference, retry=retry, elsewhere=elsewhere
+        )
         if isinstance(error, TooManyRequests):
             page.headers["Retry-After"] = str(error.retry_after_seconds)
         return page

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 
-from nextcloud_mcp_server.auth.scopes import SCOPES, is_writing
+from nextcloud_mcp_server.auth.scopes import SCOPES
+from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
 from nextcloud_mcp_server.web.messages import catalogue, english, language_of
 from nextcloud_mcp_server.web.root_path import rooted
@@ -104,6 +105,7 @@ def page(
         "language": language,
         "t": _sentences(language),
         "rooted": rooted,
+        "program": PROGRAM,
         "stylesheet": rooted(f"/static/{stylesheet()[0]}"),
     }
     body = _environment().get_template(template).render(frame, **values)
@@ -118,10 +120,10 @@ def time_left(seconds: int) -> tuple[str, int]:
     return "waiting.minutes", minutes
 
 
-def in_order(scopes: Iterable[str], *, writing: bool | None = None) -> list[str]:
-    """Return scopes in the order of the pages: reading apart from changing, in the order of `SCOPES`."""
+def in_order(scopes: Iterable[str]) -> list[str]:
+    """Return scopes in the order of the pages, which is that of `SCOPES`."""
     wanted = frozenset(scopes)
-    return [scope for scope in SCOPES if scope in wanted and writing in (None, is_writing(scope))]
+    return [scope for scope in SCOPES if scope in wanted]
 
 
 def says(key: str) -> bool:

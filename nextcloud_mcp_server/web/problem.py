@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.storage.failure import Failure
@@ -13,6 +15,9 @@ from nextcloud_mcp_server.web.pages import Name, page, says
 
 # Without letters and digits that look alike, for users who read it out on the telephone.
 _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+
+_LONGEST_COPIED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ Problems = tuple[tuple[type[Exception], Problem], ...]
 
 # The first match wins, so subclasses come before their base classes.
 PERSONAL: Problems = (
+    (errors.NoCookies, Problem("no_cookies", 403)),
     (errors.FormRefused, Problem("form", 403)),
     (errors.TooManyRequests, Problem("too_many", 429)),
     (errors.InvalidInput, Problem("unreadable", 400)),
@@ -37,6 +43,8 @@ PERSONAL: Problems = (
     (errors.Unreachable, Problem("unreachable", 502)),
     (errors.NotNextcloud, Problem("not_nextcloud", 502)),
     (errors.TooOld, Problem("too_old", 502)),
+    (errors.ProgramRefused, Problem("program_refused", 502)),
+    (errors.LoginFlowOff, Problem("no_login_flow", 502)),
     (errors.Throttled, Problem("throttled", 503)),
     (errors.Maintenance, Problem("maintenance", 503)),
     (errors.Unavailable, Problem("unreachable", 503)),
@@ -67,11 +75,16 @@ CLIENT: Problems = (
     (errors.AuthorizeRefused, Problem("app_refused", 400)),
     # Not a failure: the request is answered already, and some proxies replace the page of a 4xx.
     (errors.AlreadyAnswered, Problem("answered", 200)),
+    (errors.NoCookies, Problem("no_cookies_app", 403)),
     (errors.FormRefused, Problem("form_app", 403)),
     (errors.InvalidInput, Problem("form_app", 400)),
+    (errors.NotAMember, Problem("not_member", 403)),
+    (errors.OtherBrowser, Problem("other_browser", 403)),
+    (errors.SignInRefused, Problem("sign_in_app", 403)),
     *PEOPLE,
 )
 ACCOUNT: Problems = (
+    (errors.NoCookies, Problem("no_cookies_account", 403)),
     (errors.FormRefused, Problem("form_account", 403)),
     (errors.InvalidInput, Problem("form_account", 400)),
     *PEOPLE,
@@ -96,8 +109,13 @@ def problem_page(
     reference: str = "",
     failure: Failure | None = None,
     retry: str = "",
+    elsewhere: str = "",
 ) -> Response:
-    """Render the page of a problem; `failure` says why a consent request failed, if the catalogue has its code."""
+    """Render the page of a problem.
+
+    `failure` says why a consent request failed, if the catalogue has its code, and `elsewhere` is an address to go on
+    at in another browser.
+    """
     reason = "" if failure is None else f"failed.{failure.code}"
     return page(
         request_headers,
@@ -110,9 +128,16 @@ def problem_page(
         # Nothing is decided by it.
         at=datetime.now(UTC),
         retry=retry,
+        elsewhere=elsewhere,
     )
 
 
-def gone_page(request_headers: Headers) -> Response:
+def address_of(scope: Scope, path: str) -> str:
+    """Return the whole address of a path of this server, for another browser; "" for one that is too long to copy."""
+    url = Request(scope).url
+    return f"{url.scheme}://{url.netloc}{path}" if 0 < len(path) <= _LONGEST_COPIED else ""
+
+
+def gone_page(request_headers: Headers, *, has_account_page: bool) -> Response:
     """Render the one page for unknown, malformed, used and expired links, and for those of other users."""
-    return page(request_headers, "closed.html", status=404, kind="gone")
+    return page(request_headers, "closed.html", status=404, kind="gone", has_account_page=has_account_page)

@@ -12,12 +12,12 @@ from starlette.responses import RedirectResponse, Response
 
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.service import ConsentService
-from nextcloud_mcp_server.errors import FormRefused, OtherPerson
+from nextcloud_mcp_server.errors import OtherPerson
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
 from nextcloud_mcp_server.web.browser_session import BrowserSession
 from nextcloud_mcp_server.web.callback_result import keep_other_account
 from nextcloud_mcp_server.web.cookies import Cookies, RedirectTarget
-from nextcloud_mcp_server.web.forms import one_id, read_form, require_our_page, single
+from nextcloud_mcp_server.web.forms import one_id, read_form, refused, require_our_page, single
 from nextcloud_mcp_server.web.pages import Name, page
 from nextcloud_mcp_server.web.root_path import rooted
 
@@ -144,7 +144,7 @@ def require_check(context: RequestContext, form: dict[str, list[str]], purpose: 
         FormRefused: It was made in another session, or long ago.
     """
     if not context.session.accepts(purpose, single(form.get("csrf", [])) or ""):
-        raise FormRefused("The form was made in another session, or is too old.")
+        raise refused(context.request)
 
 
 def asked_id(context: RequestContext, values: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from nextcloud_mcp_server.errors import ElicitationUnknown
+from nextcloud_mcp_server.errors import ElicitationUnknown, NoCookies
 from nextcloud_mcp_server.web.cookies import RedirectTarget
 from nextcloud_mcp_server.web.forms import require_our_page
 from nextcloud_mcp_server.web.known_browser import remember_browser
@@ -77,6 +77,9 @@ class SignInPages:
         """Render the page that redirects to the sign-in that this browser has begun."""
         redirect_target = context.cookies.where_to("sign-in")
         if redirect_target is None:
+            if "cookie" not in context.request.headers:
+                # Only a form of this server leads here, and it has set two.
+                raise NoCookies("The browser came without any cookie.")
             raise ElicitationUnknown("This browser has begun no sign-in.")
         return redirect_page(context, redirect_target, "sign_in")
 

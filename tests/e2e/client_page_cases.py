@@ -160,9 +160,16 @@ def _refused(stage: MultiUserServers, page: Page) -> None:
     page.goto(f"{stage.origin}{ask_url(redirect_uri='https://unknown.example/cb')}")
 
 
+def _no_cookies(stage: MultiUserServers, page: Page) -> None:
+    _claude(stage, page)
+    page.context.clear_cookies()
+    _press(page, "button[value=allow]")
+
+
 def _form(stage: MultiUserServers, page: Page) -> None:
     _claude(stage, page)
     page.context.clear_cookies()
+    page.context.add_cookies([{"name": "of-another-program", "value": "1", "url": stage.origin}])
     _press(page, "button[value=allow]")
 
 
@@ -220,6 +227,7 @@ CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "app-unknown": _unknown,
     "app-barred": _barred,
     "app-refused": _refused,
+    "no-cookies-app": _no_cookies,
     "form-app": _form,
     "somebody-elses-sign-in": _somebody_elses,
     "account-apps": _account_apps,

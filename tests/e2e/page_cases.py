@@ -105,6 +105,12 @@ def _problem(stage: SingleUserServer, page: Page) -> None:
     stage.consent.break_network(None)
 
 
+def _no_cookies(stage: SingleUserServer, page: Page) -> None:
+    page.goto(stage.provision(stage.consent.open()))
+    page.context.clear_cookies()
+    page.locator("button[value=allow]").click()
+
+
 def _gone(stage: SingleUserServer, page: Page) -> None:
     page.goto(f"{stage.origin}/oauth/provision")
 
@@ -132,6 +138,7 @@ SCENES: dict[str, Callable[[SingleUserServer, Page], None]] = {
     "declined": _declined,
     "failed": _failed,
     "problem": _problem,
+    "no-cookies": _no_cookies,
     "gone": _gone,
     "not-found": _not_found,
 }

@@ -86,7 +86,7 @@ async def test_a_person_consents_and_the_call_that_waited_goes_through(
 
     assert "Shopping list" in answer
     assert [one.uid for one in personal_app.sandbox.state.app_passwords.values()] == ["alice"]
-    assert await page.locator("ul.rows li").count() == 2
+    assert await page.locator("ul.told li").count() == 1
 
 
 async def test_a_person_declines_and_the_call_that_waited_says_so(

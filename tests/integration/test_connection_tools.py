@@ -345,7 +345,7 @@ async def test_the_connection_is_told_and_ended_also_after_a_consent_request_has
     assert not ended.is_error
     assert text(ended) == '{"connected":false,"message":"Nothing was connected."}'
     assert other.is_error
-    assert "The link expired before it was used." in text(other)
+    assert "The link expired before the user had finished." in text(other)
 
 
 def _refuses(code: int) -> Callable[[object, ElicitRequestParams], Awaitable[ErrorData]]:

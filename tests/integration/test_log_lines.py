@@ -43,7 +43,9 @@ async def test_calls_are_logged_in_both_eras_with_how_they_ended(
         await client.call_tool("nc_notes_get_note", {"note_id": 987_654})
         await client.call_tool("nc_notes_get_note", {"note_id": "s3cret"})
 
-    calls = [line for line in lines(caplog, "request") if line["method"] == "tools/call"]
+    requests = lines(caplog, "request")
+    calls = [line for line in requests if line["method"] == "tools/call"]
+    assert "An assistant" not in {line["client"] for line in requests}
     assert {line["tool"] for line in calls} == {"nc_notes_list_notes", "nc_notes_get_note"}
     assert [line["status"] for line in calls][-3:] == ["ok", "tool error", "tool error"]
     assert "asked" in [line["status"] for line in calls]

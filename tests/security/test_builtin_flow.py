@@ -165,7 +165,7 @@ async def test_an_approval_in_one_browser_counts_for_no_other(
     refused = await bob.press(page, "allow", **{"allow.notes": "read"})
 
     assert refused.status_code == 403
-    assert "too old" in refused.text
+    assert "keeps no cookies" in refused.text
 
 
 async def test_the_callback_of_one_user_is_shown_to_and_continued_by_no_other_user(

@@ -29,6 +29,8 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.login_flow import StartedFlow
+from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
@@ -73,6 +75,8 @@ class LoginFlowProvider:
         self._database = database
         self._clock = clock
         self._started = anyio.Event()
+        #: Why the last flow could not start. It is kept in the process: another process asks Nextcloud itself.
+        self.obstacle = ""
 
     def next_start(self) -> anyio.Event:
         """Return an event that is set when this process starts the next flow."""
@@ -89,7 +93,7 @@ class LoginFlowProvider:
         """
         flow = await self._database.login_flows.find(elicitation.id)
         if flow is None:
-            begun = await self._nextcloud.login.start()
+            begun = await self._start()
             flow = await self._database.login_flows.create(
                 elicitation_id=elicitation.id,
                 principal=elicitation.principal,
@@ -108,6 +112,16 @@ class LoginFlowProvider:
             await self._database.login_flows.set_scopes(flow.id, scopes)
         self._started.set()
         return flow.login_url
+
+    async def _start(self) -> StartedFlow:
+        try:
+            begun = await self._nextcloud.login.start()
+            await self._nextcloud.login_pages.check(begun.login_url)
+        except NextcloudError as error:
+            self.obstacle = str(error)
+            raise
+        self.obstacle = ""
+        return begun
 
     async def exchange_code(self, flow: LoginFlow) -> LoginResult | None:
         """Poll a flow once; None while the user has not confirmed."""
@@ -299,7 +313,7 @@ class Poller:
         if self._clock() < flow.expires_at:
             await self._postpone(flow, seconds)
             return
-        await self._provisioning.failed(flow, Failure("took_too_long"))
+        await self._provisioning.failed(flow, Failure("took_too_long", {"program": PROGRAM}))
         await self._database.login_flows.delete(flow.id, owner=self._owner)
 
     async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from nextcloud_mcp_server.nextcloud.program import PROGRAM
+from nextcloud_mcp_server.storage.failure import STOPPED
 from nextcloud_mcp_server.storage.records import Elicitation, Grant
 
 #: A consent request that is not finished in this time has expired.
@@ -14,6 +16,10 @@ ASK_AGAIN = "Your Nextcloud no longer accepts the access given earlier; please g
 ASK_MORE = "This needs a permission you have not given yet; please allow it to continue."
 
 OVER = "This link is no longer valid; ask your assistant again for a new one."
+
+#: Nextcloud does not tell a program what it shows to the user, so the likely causes are named.
+IF_STOPPED = STOPPED.format(program=PROGRAM)
+NOT_CONFIRMED = f"The link expired before the user had finished. {IF_STOPPED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +56,15 @@ class Policy:
             return self
         return replace(self, page_url=None)
 
-    def message(self, grant: Grant | None) -> str:
-        """Return the sentence that asks for consent; `grant` is what the user has given already."""
+    def message(self, grant: Grant | None, *, obstacle: str = "") -> str:
+        """Return the sentence that asks for consent.
+
+        `grant` is what the user has given already, `obstacle` why Nextcloud did not let them confirm just now.
+        """
         message = ASK
         if grant is not None:
             message = ASK_AGAIN if grant.credential.needs_reauth else ASK_MORE
         if self.page_url is None:
             # Nextcloud's own page cannot name the scopes, so the message must.
             message += f" It will allow: {', '.join(sorted(self.bound))}."
-        return message
+        return f"{message} The last try did not work: {obstacle}" if obstacle else message

@@ -29,6 +29,11 @@ class GrantProvider(Protocol):
         """The provider's name in the credential's row."""
         ...
 
+    @property
+    def obstacle(self) -> str:
+        """Why the last flow could not start, as a sentence for the user; "" if it could."""
+        ...
+
     async def authorize_url(
         self, elicitation: Elicitation, scopes: frozenset[str], *, uid: str | None = None
     ) -> SecretStr:

@@ -121,9 +121,8 @@ class Provisioning:
             url = (await self._provider.authorize_url(elicitation, policy.bound)).get_secret_value()
         if url != elicitation.url:
             await self._database.elicitations.set_url(elicitation.id, url)
-        return ElicitationRequired(
-            policy.message(grant), url=url, elicitation_id=elicitation.id, reused=not made
-        )
+        message = policy.message(grant, obstacle=self._provider.obstacle)
+        return ElicitationRequired(message, url=url, elicitation_id=elicitation.id, reused=not made)
 
     async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
         """Return a user's own consent request; None for unknown, malformed and other users' ids alike."""

@@ -18,9 +18,11 @@ from nextcloud_mcp_server.commands.doctor.checks import (
 )
 from nextcloud_mcp_server.commands.doctor.client_documents import look_at_documents
 from nextcloud_mcp_server.commands.doctor.connections import look_at_connections
+from nextcloud_mcp_server.commands.doctor.login_flow import look_at_login_flow, uses_login_flow
 from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.program import user_agent
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.app import with_nextcloud
 from nextcloud_mcp_server.server.mcp_server import left_out_by_old_names, select
@@ -71,7 +73,7 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
     bundle = str(settings.nextcloud_ca_bundle) if settings.nextcloud_ca_bundle else None
     public_url = NextcloudUrl.parse(settings.nextcloud_public_url) if settings.nextcloud_public_url else None
     multi_user = settings.multi_user
-    async with open_pool(ca_bundle=bundle, user_agent="Nextcloud MCP server (doctor)") as pool:
+    async with open_pool(ca_bundle=bundle, user_agent=user_agent()) as pool:
         nextcloud = Nextcloud(url, pool, public_url=public_url)
         found = await look_there(
             nextcloud,
@@ -85,6 +87,8 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
             found += await look_at_connections(
                 settings, nextcloud, url=str(url), clock=lambda: datetime.now(UTC)
             )
+            if uses_login_flow(settings):
+                found.append(await look_at_login_flow(nextcloud))
         if multi_user:
             if settings.mode == "oidc":
                 found += await look_at_sign_in(settings, pool)

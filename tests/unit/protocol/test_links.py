@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.auth.accounts import Disconnected
-from nextcloud_mcp_server.errors import ElicitationRequired, Link, MissingScope, with_link
+from nextcloud_mcp_server.errors import ElicitationRequired, Link, MissingScope
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.access import Access
@@ -82,7 +82,7 @@ async def test_every_link_is_a_line_with_a_line_of_text_behind_it() -> None:
 
 @given(sentence=st.text(min_size=1), then=st.text(min_size=1))
 def test_a_link_keeps_its_line_whatever_stands_around_it(sentence: str, then: str) -> None:
-    assert f"\n\n{ACCOUNT}\n\n" in with_link(sentence, Link(ACCOUNT, then))
+    assert f"\n\n{ACCOUNT}\n\n" in wire.with_link(sentence, Link(ACCOUNT, then))
 
 
 @given(name=st.text())

@@ -84,6 +84,14 @@ async def test_a_line_says_how_the_request_ended(caplog: Log, answer: object, st
     assert fields(caplog)["status"] == status
 
 
+async def test_a_tracked_consent_that_took_too_long_is_no_question(caplog: Log) -> None:
+    """The draft of SEP-1036 has one code for both."""
+    with suppress(MCPError):
+        await handle("elicitation/track", {"elicitationId": "e"}, MCPError(-32000, "Elicitation timed out"))
+
+    assert fields(caplog)["status"] == "timed out"
+
+
 async def test_a_request_that_the_client_cancels_is_said_to_be_cancelled(caplog: Log) -> None:
     async def handler(_: Context) -> HandlerResult:
         scope.cancel()

@@ -7,6 +7,7 @@ import pytest
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
+from nextcloud_mcp_server.auth.consent import policy
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.track import WAITING, Track, TrackParams
 from tests.sdk_request import Channel, request
@@ -59,7 +60,7 @@ async def track(
             ConsentRequest("failed", "Nextcloud was down."),
             {"status": "failed", "error": "Nextcloud was down."},
         ),
-        (ConsentRequest("expired"), {"status": "failed", "error": "The link expired before it was used."}),
+        (ConsentRequest("expired"), {"status": "failed", "error": policy.NOT_CONFIRMED}),
     ],
 )
 async def test_how_a_consent_request_ended_is_answered(
@@ -93,10 +94,10 @@ async def test_after_the_limit_the_draft_s_error_is_answered() -> None:
 
     (error,) = group.value.exceptions
     assert isinstance(error, MCPError)
-    assert (error.code, error.message) == (
-        -32000,
-        "Elicitation timed out - user did not complete authorization",
-    )
+    assert error.code == -32000
+    assert error.message.startswith("Elicitation timed out - user did not complete authorization.")
+    assert "'Nextcloud MCP server'" in error.message
+    assert "two-factor" in error.message
 
 
 async def test_a_consent_request_that_is_not_the_callers_is_unknown() -> None:

@@ -85,6 +85,28 @@ def test_a_client_is_called_what_it_calls_itself_or_an_assistant(name: str | Non
 
 
 @pytest.mark.parametrize(
+    ("info", "shown"),
+    [
+        ({"name": "claude-code", "version": "2"}, "claude-code"),
+        ({"name": "claude-code", "title": "Claude Code", "version": "2"}, "Claude Code"),
+        ({"name": "a\u202eb\nc"}, "a<U+202E>b<U+000A>c"),
+        ({"name": "x" * 100}, "x" * 64),
+        ({"name": 7}, "An assistant"),
+        ("odd", "An assistant"),
+        (None, "An assistant"),
+    ],
+)
+def test_a_client_has_its_name_already_while_it_initializes(info: object, shown: str) -> None:
+    assert wire.client_name(request(method="initialize", params={"clientInfo": info})) == shown
+
+
+def test_only_initialize_carries_the_name_of_a_client() -> None:
+    ctx = request(method="tools/call", params={"clientInfo": {"name": "x"}})
+
+    assert wire.client_name(ctx) == "An assistant"
+
+
+@pytest.mark.parametrize(
     ("version", "session", "headers", "key"),
     [
         ("2025-11-25", "abc", None, "abc"),

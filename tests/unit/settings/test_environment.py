@@ -477,3 +477,63 @@ def test_what_a_client_has_to_set_is_told_without_secrets_and_for_any_folder(
         "TOKEN_ENCRYPTION_KEYS_FILE": str(tmp_path / "keys"),
     }
     assert settings.not_carried == ["NEXTCLOUD_APP_PASSWORD"]
+
+
+@pytest.mark.parametrize("found", ["tcp://10.96.12.7:8765", " udp://10.96.12.7:8765"])
+def test_a_port_that_kubernetes_set_is_told_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    """A Service named nextcloud-mcp makes every pod of its namespace start with this variable."""
+    monkeypatch.setenv("NEXTCLOUD_MCP_PORT", found)
+
+    sentence = refused(nextcloud_host=CLOUD)
+
+    assert sentence.startswith(
+        "Invalid NEXTCLOUD_MCP_PORT: it holds the address of a Service, which Kubernetes"
+    )
+    assert "enableServiceLinks: false" in sentence
+    assert load(nextcloud_host=CLOUD, port=8765).port == 8765
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            {"nextcloud_mcp_server_url": f"{CLOUD}:443/mcp-server"},
+            "has the origin of NEXTCLOUD_HOST: give this server",
+        ),
+        (
+            {"nextcloud_host": "http://localhost:8765/nextcloud"},
+            "NEXTCLOUD_HOST is where this server itself listens",
+        ),
+        (
+            {"nextcloud_host": "http://127.0.0.1", "port": 80},
+            r"listens \(127.0.0.1\): name Nextcloud's address",
+        ),
+        ({"nextcloud_host": "http://127.0.0.1:8765", "host": "0.0.0.0"}, "choose another --port"),
+        ({"nextcloud_host": "http://10.0.0.7:8765", "host": "10.0.0.7"}, "choose another --port"),
+        (
+            {"nextcloud_public_url": "http://localhost:8765"},
+            "NEXTCLOUD_PUBLIC_URL is where this server itself",
+        ),
+    ],
+)
+def test_the_address_of_a_personal_server_is_not_nextclouds(
+    overrides: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        load(**({"nextcloud_host": CLOUD, "transport": "http"} | overrides))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"nextcloud_host": "http://127.0.0.1:8765", "transport": "stdio"},
+        {"nextcloud_host": "http://127.0.0.1:8080"},
+        {"nextcloud_host": "http://127.0.0.1:8765", "host": "10.0.0.7"},
+        {"nextcloud_host": "http://127.0.0.1:8765", "sandbox": True},
+        {"nextcloud_mcp_server_url": "https://mcp.example.org"},
+    ],
+)
+def test_another_address_of_the_same_computer_is_fine(overrides: dict[str, object]) -> None:
+    assert load(**({"nextcloud_host": CLOUD, "transport": "http"} | overrides)).mode == "personal"

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.errors import (
     TooManyRequests,
     Unreachable,
 )
-from tests.access_fields import choices_in, chosen_in
+from tests.access_fields import choices_in, chosen_in, told_in
 from tests.authorization_pages import (
     CURSOR,
     HOSTED,
@@ -51,10 +51,6 @@ async def known(authorization_pages: AuthorizationPages) -> AuthorizationPages:
 async def browser(known: AuthorizationPages) -> AsyncIterator[httpx2.AsyncClient]:
     async with client_browser(known) as opened:
         yield opened
-
-
-def rows(page: httpx2.Response) -> list[str]:
-    return re.findall(r'<li class="row[" ]', page.text)
 
 
 def links(page: httpx2.Response) -> list[str]:
@@ -341,7 +337,7 @@ async def test_a_user_after_the_callback_is_asked_whether_the_account_is_their_o
     assert "Signed in as <strong><bdi>Bob</bdi></strong>" in page.text
     assert "<bdi>bob</bdi> on <bdi>cloud.example.org</bdi>" in page.text
     assert "Then you go back to <bdi>claude.ai</bdi>." in page.text
-    assert len(rows(page)) == 2
+    assert told_in(page.text) == [("Notes", "Read and change")]
     assert "allowed it earlier" not in page.text
 
 
@@ -362,7 +358,7 @@ async def test_what_was_allowed_earlier_is_shown_too(
 
     page = await browser.get((await return_from_nextcloud(browser, known)).headers["location"])
 
-    assert len(rows(page)) == 2
+    assert told_in(page.text) == [("Notes", "Read"), ("Files", "Change only")]
     assert "Part of this you allowed it earlier" in page.text
 
 

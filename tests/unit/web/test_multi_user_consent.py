@@ -236,7 +236,7 @@ async def test_without_a_mapping_the_user_confirms_that_the_account_is_their_own
 
     assert back.headers["location"] == url("confirm", elicitation_id)
     assert "Connected as <strong><bdi>Alice</bdi></strong> on" in asked.text
-    assert "<bdi>Claude Code</bdi> will be able to:" in asked.text
+    assert "What <bdi>Claude Code</bdi> may do:" in asked.text
     assert odd.headers["location"] == url("confirm", elicitation_id)
     assert answer.headers["location"] == url("done", elicitation_id)
     assert await consent_service.state(elicitation_id) is ElicitationState.COMPLETE

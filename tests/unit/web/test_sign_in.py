@@ -150,9 +150,26 @@ async def test_an_identity_provider_that_does_not_answer_is_named_as_the_sign_in
 async def test_the_page_on_the_way_leads_nowhere_without_a_sign_in_that_was_begun_here(
     people: httpx2.AsyncClient,
 ) -> None:
+    people.cookies.set("of-another-program", "1")
+
     response = await people.get("/oauth/sign-in")
 
     assert response.status_code == 404
+    assert "refresh" not in response.headers
+    assert 'href="/account">Your connections' in response.text
+
+
+async def test_a_browser_that_keeps_no_cookies_is_told_so_before_it_signs_in(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    """Without its two cookies, the page on the way said that the link is no longer valid."""
+    begun = await people.post(url("provision", await consent_service.open()))
+    people.cookies.clear()
+
+    response = await people.get(begun.headers["location"])
+
+    assert response.status_code == 403
+    assert "Your browser keeps no cookies here" in response.text
     assert "refresh" not in response.headers
 
 

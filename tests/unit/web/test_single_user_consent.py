@@ -19,7 +19,7 @@ from nextcloud_mcp_server.errors import (
 )
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
-from tests.access_fields import choices_in, chosen_in, fields_for
+from tests.access_fields import choices_in, chosen_in, fields_for, told_in
 from tests.single_user_pages import ORIGIN, SingleUserPages, application
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -142,6 +142,9 @@ async def test_the_waiting_page_can_be_kept_from_reloading(
 
     assert "refresh" not in page.headers
     assert f'<a href="{waiting(elicitation_id)}">Look again</a>' in page.text
+    assert (
+        "<code>Nextcloud MCP server</code> (<code>core.login_flow_v2.allowed_user_agents</code>)" in page.text
+    )
 
 
 async def test_leaving_out_what_is_needed_is_allowed_and_said(
@@ -156,6 +159,7 @@ async def test_leaving_out_what_is_needed_is_allowed_and_said(
 
     assert "You left something out" in page.text
     assert "<li>Read your notes</li>" in done.text
+    assert told_in(done.text) == [("Notes", "Off"), ("Files", "Read")]
 
 
 async def test_the_waiting_page_names_only_what_is_needed(
@@ -185,7 +189,7 @@ async def test_what_is_allowed_already_is_shown_so_and_stays(
     assert 'name="allow.notes" value="off" disabled>' in shown.text
     assert shown.text.count("allowed so far: Read") == 1
     assert "If Nextcloud asks you to confirm" in shown.text
-    assert re.findall(r"<span>(\w+ your \w+)</span>", done.text) == ["Read your notes", "Change your notes"]
+    assert told_in(done.text) == [("Notes", "Read and change")]
 
 
 async def test_what_was_allowed_once_can_be_confirmed_again_without_a_choice(
@@ -260,7 +264,7 @@ async def test_a_finished_consent_request_names_the_account_and_what_was_allowed
     page = await browser.get(waiting(elicitation_id))
 
     assert "<strong>Connected</strong> as <strong><bdi>Alice</bdi></strong>." in page.text
-    assert re.findall(r"<span>(\w+ your \w+)</span>", page.text) == ["Read your notes", "Change your notes"]
+    assert told_in(page.text) == [("Notes", "Read and change")]
     assert "refresh" not in page.headers
 
 
@@ -298,7 +302,7 @@ async def test_a_failed_consent_request_says_why_in_the_language_of_the_browser(
 ) -> None:
     elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    await consent.fail(elicitation_id, Failure("took_too_long"))
+    await consent.fail(elicitation_id, Failure("took_too_long", {"program": "Nextcloud MCP server"}))
 
     page = await browser.get(waiting(elicitation_id), headers={"Accept-Language": "de"})
 
@@ -509,3 +513,31 @@ async def test_a_form_still_counts_after_the_keys_were_changed(
         answer = await later.post("/oauth/provision", data={**form, "allow.notes": "read"})
 
     assert answer.status_code == 303
+
+
+async def test_a_browser_that_keeps_no_cookies_is_told_so_and_how_to_go_on_elsewhere(
+    browser: httpx2.AsyncClient, consent: SingleUserPages
+) -> None:
+    elicitation_id = await consent.open(needed=["notes:read"])
+    shown = await browser.get(provision(elicitation_id))
+    form = {"elicitationId": elicitation_id, "csrf": "x", "answer": "allow", **fields_for("notes:read")}
+    browser.cookies.clear()
+
+    without = await browser.post("/oauth/provision", data=form)
+    browser.cookies.set("of-another-program", "1")
+    with_another = await browser.post("/oauth/provision", data=form)
+
+    assert "set-cookie" in shown.headers
+    assert (without.status_code, with_another.status_code) == (403, 403)
+    assert "Your browser keeps no cookies here" in without.text
+    assert f">{ORIGIN}{provision(elicitation_id)}</code>" in without.text
+    assert f'href="{provision(elicitation_id)}">Try again' in without.text
+    assert "That page was too old" in with_another.text
+
+
+async def test_a_link_that_is_over_says_what_to_write_to_the_assistant(browser: httpx2.AsyncClient) -> None:
+    gone = await browser.get(provision(UNKNOWN))
+
+    assert "Ask your assistant again" in gone.text
+    assert "Connect my Nextcloud" in gone.text
+    assert "/account" not in gone.text

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent import login_flow as module
 from nextcloud_mcp_server.auth.consent import policy
-from nextcloud_mcp_server.errors import ElicitationUnknown
+from nextcloud_mcp_server.errors import ElicitationUnknown, ProgramRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow
@@ -322,7 +322,9 @@ async def test_a_consent_request_that_outlives_its_flow_fails_with_a_sentence(
 
     failed = await found(process, consent_request)
     assert failed.state is ElicitationState.FAILED
-    assert failed.error == "The sign-in at Nextcloud took too long; ask your assistant again."
+    assert failed.error is not None
+    assert failed.error.startswith("The sign-in at Nextcloud took too long; ask your assistant again.")
+    assert "has to allow the program name 'Nextcloud MCP server'" in failed.error
 
 
 async def test_a_flow_is_not_polled_for_ever_at_a_nextcloud_that_is_gone(
@@ -614,3 +616,23 @@ async def test_a_poll_that_nextcloud_does_not_answer_is_given_up(
     flow = await flow_of(process, consent_request)
     assert flow is not None
     assert flow.attempts == 1
+
+
+async def test_a_program_that_is_not_on_nextclouds_list_is_told_before_the_person_is_sent_there(
+    stage: ProcessHost, process: Process
+) -> None:
+    """The list of the administrator shows itself only on Nextcloud's page; a poll is answered as if it had none."""
+    consent_request = await process.ask(stage.caller)
+    stage.sandbox.state.allowed_user_agents.append("Nextcloud-android")
+
+    with pytest.raises(ProgramRefused, match="'/\\^Nextcloud MCP server/'"):
+        await process.approve(consent_request.id, READ)
+    told = await process.provisioning.ask(stage.caller, READ, grant=None)
+    flow = await flow_of(process, consent_request)
+    stage.sandbox.state.allowed_user_agents.append("Nextcloud MCP server")
+    await process.approve(consent_request.id, READ)
+    after = await process.provisioning.ask(stage.caller, READ, grant=None)
+
+    assert "The last try did not work: Nextcloud lets only the programs on its list sign in" in str(told)
+    assert (flow, await flow_of(process, consent_request) is None) == (None, False)
+    assert str(after) == policy.ASK
