@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from string import Formatter
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -47,9 +48,15 @@ class Failure:
 
     def __str__(self) -> str:
         """Return the sentence in English."""
-        if self.code in SENTENCES:
+        if self.is_known:
             return SENTENCES[self.code].format(**self.values)
         return self.values.get("sentence") or _UNKNOWN
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this version has a sentence for it; a row of another version may have other codes and values."""
+        names = (name for _, name, _, _ in Formatter().parse(SENTENCES.get(self.code, "")) if name)
+        return self.code in SENTENCES and all(name in self.values for name in names)
 
     def packed(self) -> str:
         """Serialize it for a row."""

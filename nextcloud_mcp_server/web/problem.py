@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.storage.failure import Failure
-from nextcloud_mcp_server.web.pages import Name, page, says
+from nextcloud_mcp_server.web.pages import Name, page
 
 # Without letters and digits that look alike, for users who read it out on the telephone.
 _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -113,17 +113,17 @@ def problem_page(
 ) -> Response:
     """Render the page of a problem.
 
-    `failure` says why a consent request failed, if the catalogue has its code, and `elsewhere` is an address to go on
-    at in another browser.
+    `failure` says why a consent request failed, if this version has words for it, and `elsewhere` is an address to go
+    on at in another browser.
     """
-    reason = "" if failure is None else f"failed.{failure.code}"
+    known = failure if failure is not None and failure.is_known else None
     return page(
         request_headers,
         "problem.html",
         status=problem.status,
         kind=problem.kind,
-        reason=reason if says(reason) else "",
-        values={} if failure is None else {key: Name.of(value) for key, value in failure.values.items()},
+        reason=f"failed.{known.code}" if known else "",
+        values={key: Name.of(value) for key, value in known.values.items()} if known else {},
         reference=reference,
         # Nothing is decided by it.
         at=datetime.now(UTC),

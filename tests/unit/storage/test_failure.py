@@ -30,6 +30,13 @@ def test_a_failure_of_a_later_version_is_told_as_one() -> None:
     assert str(failure) == "It did not work."
 
 
+def test_a_failure_that_lacks_a_value_is_told_as_one() -> None:
+    failure = Failure("not_yours", {"answered": "bob"})
+
+    assert not failure.is_known
+    assert str(failure) == "It did not work."
+
+
 def test_an_exception_keeps_the_failure_that_it_was_raised_with() -> None:
     failure = Failure("account_taken", {"answered": "bob"})
 

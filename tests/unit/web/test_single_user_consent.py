@@ -311,7 +311,13 @@ async def test_a_failed_consent_request_says_why_in_the_language_of_the_browser(
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure("", {"sentence": "An earlier sentence."}), Failure("from_later"), Failure("")]
+    "failure",
+    [
+        Failure("", {"sentence": "An earlier sentence."}),
+        Failure("from_later"),
+        Failure("not_yours", {"answered": "bob"}),
+        Failure(""),
+    ],
 )
 async def test_a_failure_without_words_on_the_pages_still_gets_its_page_and_no_english_sentence(
     browser: httpx2.AsyncClient, consent: SingleUserPages, failure: Failure
