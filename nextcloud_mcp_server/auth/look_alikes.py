@@ -10,6 +10,10 @@ As in UTS #39, what counts is the shape of a character. A reader may take one ch
 - `_LOOKS_LIKE`, for other scripts and signs.
 
 A letter may be doubled. Left out letters are not found: `Clade` is a word of its own.
+
+No table has every sign. So in a long name one character may stand for any letter if it is no Latin letter and no
+ordinary punctuation (`_may_be_any`), and if the next letter follows it directly. It is never the last letter: people
+write `Code™` and `Curso: Python`.
 """
 
 import re
@@ -21,38 +25,38 @@ from typing import Final
 #: The characters of confusables.txt (UTS #39, 15.1) whose reading the two rules above do not find, and some that
 #: readers take for letters although the file does not have them: digits, signs and letters of similar shape.
 _LOOKS_LIKE: Final = {
-    "a": "4@αаᎪᏎᔯᔰᗅ⍶⍺➃ⲁꓮ𐊠𑢯𖽀",
+    "a": "4@αаᎪᏎᔯᔰᗅ⍶⍺➃ⲁꓮ𐊠𑢯𖽀^卂",
     "ae": "ӕ",
-    "b": "8Ƅȣβбвьѣҍ৪੪ଃᏏᏮᏴᑲᑳᑾᑿᒀᒁᒈᖯᗷ⑹⒍➅➇Ⳓꓐ𐊂𐊡𐌁𐌚𑣕𝟔𝟞𝟨𝟲𝟼🄇🯶",
+    "b": "8Ƅȣβбвьѣҍ৪੪ଃᏏᏮᏴᑲᑳᑾᑿᒀᒁᒈᖯᗷ⑹⒍➅➇Ⳓꓐ𐊂𐊡𐌁𐌚𑣕𝟔𝟞𝟨𝟲𝟼🄇🯶6乃",
     "bl": "Ы",
-    "c": "¢©ɔϲсᏟᑕ₡ⲥꓚ𐊢𐌂𐐽𐔜𑣩𑣲🅮🝌",
-    "d": "∂ԁᎠᏧᑯᑺᑻᒇᗞᗪ₫ꓒꓓ",
-    "e": "3ƷȜΕЗеєҽӠᎬ€℮⋿➂ⲉⳌⴹꓰꝪ𐊆𑢦𑢮𑣊𖼻𝈆",
-    "f": "ſϜքᖴẝꓝ𐊇𐊥𐔥𑣂𝈓",
-    "g": "9ƍԍց৭੧୨൭ᏀᏳ➈ⳊꓖꝮꝰ𑣌𑣖",
-    "h": "ΗнћһհᎻᏂᏲᕼⲎꓧꚕ𐋏",
-    "i": "˛ιіӏᎥ⍳⍸ꙇ𑣃",
-    "j": "ϳјᎫᒍᒘᒙꓙ",
-    "k": "κкᏦᛕ₭Ⲕꓗ𐔘",
-    "l": "!1|ǀ׀۱Ꮮᒪᒶᒷᛁᣳ∣⏽➀ⲒⳐⵏꓡꓲ￨𐊊𐌉𐌠𐐛𐔦𑢲𖼖𖼨𝈪",
+    "c": "¢©ɔϲсᏟᑕ₡ⲥꓚ𐊢𐌂𐐽𐔜𑣩𑣲🅮🝌([{<€⊂⊏⋐∁☾匚ㄈ",
+    "d": "∂ԁᎠᏧᑯᑺᑻᒇᗞᗪ₫ꓒꓓ刀",
+    "e": "3ƷȜΕЗеєҽӠᎬ€℮⋿➂ⲉⳌⴹꓰꝪ𐊆𑢦𑢮𑣊𖼻𝈆乇",
+    "f": "ſϜքᖴẝꓝ𐊇𐊥𐔥𑣂𝈓下",
+    "g": "9ƍԍց৭੧୨൭ᏀᏳ➈ⳊꓖꝮꝰ𑣌𑣖6厶",
+    "h": "ΗнћһհᎻᏂᏲᕼⲎꓧꚕ𐋏#卄",
+    "i": "˛ιіӏᎥ⍳⍸ꙇ𑣃工",
+    "j": "ϳјᎫᒍᒘᒙꓙ丁",
+    "k": "κкᏦᛕ₭Ⲕꓗ𐔘长",
+    "l": "!1|ǀ׀۱Ꮮᒪᒶᒷᛁᣳ∣⏽➀ⲒⳐⵏꓡꓲ￨𐊊𐌉𐌠𐐛𐔦𑢲𖼖𖼨𝈪£乚ㄥ",
     "ll": "ǁ‖∥𐆙",
     "lo": "Ю⏨➉",
-    "m": "ΜϺмᎷᗰᛖⲘꓟꭑ𐊰𐌑",
-    "n": "ΝηпոռⲚꓠ𐆎𐔓",
-    "o": "0θοσоѳөօ۵०০੦૦ଠ୦௦ం౦ಂ೦ംഠ൦ං๐໐တဝ၀ჿዐᎤᎾᏫ⊖⊝⍬⭕ⲟⴱⵁⵔ〇ꓳ𐊒𐊫𐐬𐓪𐔖𑓐𑢵𑣈𑣗𑣠𝈚🄍🜔",
+    "m": "ΜϺмᎷᗰᛖⲘꓟꭑ𐊰𐌑从",
+    "n": "ΝηпոռⲚꓠ𐆎𐔓~几",
+    "o": "0θοσоѳөօ۵०০੦૦ଠ୦௦ం౦ಂ೦ംഠ൦ං๐໐တဝ၀ჿዐᎤᎾᏫ⊖⊝⍬⭕ⲟⴱⵁⵔ〇ꓳ𐊒𐊫𐐬𐓪𐔖𑓐𑢵𑣈𑣗𑣠𝈚🄍🜔口",
     "oo": "٪⁒∞ꚙ",
-    "p": "ρрᏢᑭᑶᑷᒆᣖ℗⍴ⲣꓑ𐊕",
-    "q": "ԛգզⵕ",
-    "r": "®ƦгᎡᏒᖇᣴᴦⲅꓣꮁ𐒴𖼵𝈖",
+    "p": "ρрᏢᑭᑶᑷᒆᣖ℗⍴ⲣꓑ𐊕尸",
+    "q": "ԛգզⵕ㔿",
+    "r": "®ƦгᎡᏒᖇᣴᴦⲅꓣꮁ𐒴𖼵𝈖尺",
     "rn": "₥𑜀𑣣",
-    "s": "$5ƽѕՏᏕᏚᣵ➄ꓢ𐊖𐑈𑢻𑣁𖼺",
-    "t": "+7τтᎢ₮⊤⍡➆⟙ⲧꓔ𐊗𐊱𐌕𐓒𑢼𑣆𖼊𝈒🝨",
-    "u": "ʋυцսሀᏌᑌᑗᑘᑧ∪⋃ꓴꞟ𐓶𑣘𖽂",
-    "v": "νѵ۷Ꮩᐯᐺᐻ∨⋁ⴸꓦꛟ𐆗𐔝𑜆𑣀𖼈𝈍🜈",
-    "w": "ɯωшѡԝաᎳᏔ₩ꓪꝡ𑓅𑜊𑜎𑜏𑣦𑣯",
-    "x": "×χхᕁᕽ᙭᙮ᚷ╳✕✖❌⤫⤬⨯Ⲭⵝꓫ𐆖𐊐𐊴𐌗𐌢𐔧𑣬",
-    "y": "¥ΥγуүყᎩᎽᶌⲨꓬ𐊲𑢤𑣜𖽃",
-    "z": "2ƧƻΖϨᏃᒿᙆ➁⨧ꓜꙄꛯꝚ𐋵𑢩𑣄𑣥",
+    "s": "$5ƽѕՏᏕᏚᣵ➄ꓢ𐊖𐑈𑢻𑣁𖼺§丂",
+    "t": "+7τтᎢ₮⊤⍡➆⟙ⲧꓔ𐊗𐊱𐌕𐓒𑢼𑣆𖼊𝈒🝨丅",
+    "u": "ʋυцսሀᏌᑌᑗᑘᑧ∪⋃ꓴꞟ𐓶𑣘𖽂µμ凵",
+    "v": "νѵ۷Ꮩᐯᐺᐻ∨⋁ⴸꓦꛟ𐆗𐔝𑜆𑣀𖼈𝈍🜈リ",
+    "w": "ɯωшѡԝաᎳᏔ₩ꓪꝡ𑓅𑜊𑜎𑜏𑣦𑣯山",
+    "x": "×χхᕁᕽ᙭᙮ᚷ╳✕✖❌⤫⤬⨯Ⲭⵝꓫ𐆖𐊐𐊴𐌗𐌢𐔧𑣬乂",
+    "y": "¥ΥγуүყᎩᎽᶌⲨꓬ𐊲𑢤𑣜𖽃丫",
+    "z": "2ƧƻΖϨᏃᒿᙆ➁⨧ꓜꙄꛯꝚ𐋵𑢩𑣄𑣥乙",
 }
 #: Latin letters that have a name of their own, by that name.
 _NAMED: Final = {
@@ -79,6 +83,9 @@ _NAMED: Final = {
 _LATIN: Final = re.compile(r"LATIN|REGIONAL INDICATOR|(?:TURNED|REVERSED) (?:SANS-SERIF )?CAPITAL")
 _ADDED: Final = re.compile(r" WITH(?:OUT)? ")
 _LONGEST_TOKEN: Final = 2
+#: A shorter name has too little left if one letter is unknown.
+_LONG: Final = 5
+_QUOTES: Final = "\"'`´"
 #: What may be any letter: characters of a later version of Unicode, and private ones.
 _UNKNOWN: Final = ("Cn", "Co", "Cs")
 #: Letters that fonts draw alike, and those that look like a pair. Inscriptions write `V` for `U`.
@@ -93,13 +100,47 @@ def contains(name: str, known: str) -> bool:
 
 
 def _contains(name: str, form: str) -> bool:
-    # How many letters of the form may have been read so far; every character may also begin it.
-    read = {0}
+    # How many letters of the form may have been read so far; every character may also begin it. Of those in `one_any`
+    # one letter was read from a character that may be any.
+    read, one_any, before = {0}, set[int](), " "
+    any_now = set[int]()
     for character in name:
+        one_any = _after(one_any, character, form) | _followed(any_now, character, form)
+        any_now = _guessed(read, before, character, form)
         read = {0, *_after(read, character, form)}
-        if len(form) in read:
+        if len(form) in read or len(form) in one_any:
             return True
+        before = character
     return False
+
+
+def _guessed(read: set[int], before: str, character: str, form: str) -> set[int]:
+    """Return how many letters may have been read if a character may be any; never all of them."""
+    if len(form) < _LONG or character.isspace():
+        return set()
+    if _may_be_any(character):
+        return {at + 1 for at in read if at + 1 < len(form)}
+    # As the first letter of a word a sign is no punctuation between two words.
+    is_sign = (
+        not character.isalnum()
+        and character not in _QUOTES
+        and unicodedata.category(character) not in ("Pi", "Pf")
+    )
+    return {1} if is_sign and not before.isalnum() else set()
+
+
+def _may_be_any(character: str) -> bool:
+    if character.isascii() or _LATIN.search(unicodedata.name(character, "")):
+        return False
+    kind = unicodedata.category(character)
+    # Ideographs and kana stand directly beside Latin words.
+    is_wide = unicodedata.east_asian_width(character) in ("W", "F")
+    return (kind in ("Lm", "Sk") or kind[0] in "LN") and not is_wide and character not in _QUOTES
+
+
+def _followed(at: set[int], character: str, form: str) -> set[int]:
+    """Return how many letters may have been read with a character that is not overlooked."""
+    return {more for one in at for more in _after({one}, character, form) if more > one}
 
 
 def _after(read: set[int], character: str, form: str) -> set[int]:

@@ -80,7 +80,8 @@ def print_key() -> None:
     """Print a new encryption key."""
     result(new_key())
     say(
-        "Put it first in TOKEN_ENCRYPTION_KEYS, and keep the older keys after it: they open what they sealed."
+        "Set it in TOKEN_ENCRYPTION_KEYS, or put it into the file that TOKEN_ENCRYPTION_KEYS_FILE names. If there are "
+        "older keys, keep them after it: they open what they sealed."
     )
 
 

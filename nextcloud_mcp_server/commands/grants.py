@@ -84,9 +84,9 @@ def _require_choice(settings: Settings, chosen: Sequence[str]) -> None:
 
 def _confirm(settings: Settings, grants: int) -> None:
     what = (
-        "Everybody is disconnected and signed out"
+        "This disconnects and signs out every user"
         if settings.multi_user
-        else "Every Nextcloud is disconnected"
+        else "This disconnects every Nextcloud"
     )
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{what}. Confirm it with --yes where there is no terminal to ask at.")
@@ -200,7 +200,7 @@ async def _revoke_all(settings: Settings) -> None:
         ended = await database.restored.forget(why="ended: by the operator")
         await _disconnect(database, principals)
     result(
-        f"Everybody is disconnected ({len(principals)}), and signed out: clients {ended.clients}, browsers "
+        f"Every user is disconnected ({len(principals)}), and signed out: clients {ended.clients}, browsers "
         f"{ended.browsers}. {_SOON}"
     )
 

@@ -137,9 +137,9 @@ def _confirm_loss(source: str) -> None:
     question = f"No key of {source} opens anything in this database. Is the right key lost?"
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            f"{question} Put it back there, or say --yes; then everybody connects again."
+            f"{question} Put it back there, or say --yes; then every user connects again."
         )
-    if not typer.confirm(f"{question} Everybody then connects again.", err=True):
+    if not typer.confirm(f"{question} Every user then connects again.", err=True):
         raise ConfigurationError(f"Nothing was changed. Put the right key back into {source}.")
 
 

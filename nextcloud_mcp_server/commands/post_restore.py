@@ -58,8 +58,8 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
         return
     say(
         f"Accesses to Nextcloud that are renewed now, one after the other: {len(renewable)}. The server may be started "
-        "meanwhile. Those that were renewed after the backup are worth nothing any more, and their people are asked "
-        "again. Stop this at any time: what is left is looked at when it is used."
+        "meanwhile. Those that were renewed after the backup no longer work, and their users are asked again. You may "
+        "stop this at any time: the server tries the others when they are used."
     )
     await _renew(settings, renewable, None if allow_listed else sleep)
 

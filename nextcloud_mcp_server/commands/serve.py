@@ -28,7 +28,7 @@ def serve(settings: Settings) -> None:
         from nextcloud_mcp_server.storage.crypto import KeyRing  # noqa: PLC0415 - only where keys are given
 
         # Checked now, since the database opens only with the first call.
-        KeyRing.parse(settings.token_encryption_keys)
+        KeyRing.parse(settings.token_encryption_keys, source=settings.key_source)
     for sentence in settings.warnings:
         logger.warning(sentence)
     # Over stdio the database opens only with the first call, so what can never work is refused here.

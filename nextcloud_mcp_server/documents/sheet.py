@@ -16,7 +16,8 @@ MAX_SHARED_BYTES: Final = 67_108_864
 #: Ids of the built-in formats (ECMA-376, part 1, 18.8.30) for dates and times.
 _BUILT_IN: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
 _DATE_LETTERS: Final = re.compile(r"[dmyhs]", re.IGNORECASE)
-_QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
+#: An unclosed bracket goes on to the end: otherwise every further one would be looked for there.
+_QUOTED: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*(?:\]|\Z)|_.|\*.')
 #: `[h]:mm` is a duration (ECMA-376, part 1, 18.8.31), and built-in format 46 is one of these.
 _ELAPSED: Final = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _BUILT_IN_ELAPSED: Final = 46

@@ -20,7 +20,7 @@ def unfold(raw: str) -> str:
 def escape(text: str) -> str:
     """Escape a text for use as a value."""
     text = text.replace("\\", "\\\\").replace(",", "\\,").replace(";", "\\;")
-    return re.sub(r"\r\n|\r|\n", r"\\n", text)
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\n", r"\n")
 
 
 def unescape(value: str) -> str:

@@ -157,13 +157,36 @@ def _is_about_writing(parameter: str) -> bool:
     return name.strip().upper() in _WRITING
 
 
-class VCard:
-    """The lines of a card, for reading and changing."""
+@dataclass(slots=True, eq=False)
+class _Place:
+    """The place of a line in the card, between two others."""
 
-    def __init__(self, lines: list[Line], newline: str) -> None:
-        self._lines = lines
+    line: Line
+    before: "_Place | None" = None
+    after: "_Place | None" = None
+
+
+_Places = dict[_Place, None]
+
+
+class VCard:
+    """The lines of a card, for reading and changing.
+
+    A card may have a million lines. So a change finds its place without looking at the others: by the line itself, by
+    its name and by its group.
+    """
+
+    def __init__(self, lines: Iterable[Line], newline: str) -> None:
         self._newline = newline
-        self._labels: dict[str, Line] | None = None
+        self._first: _Place | None = None
+        self._last: _Place | None = None
+        self._place_of: dict[int, _Place] = {}
+        self._by_name: dict[str, _Places] = {}
+        self._by_group: dict[str, _Places] = {}
+        self._labels: dict[str, _Places] = {}
+        self._number = 1
+        for line in lines:
+            self._insert(line, self._last)
 
     @classmethod
     def read(cls, text: str) -> "VCard":
@@ -172,28 +195,28 @@ class VCard:
         if text and not text.endswith("\n"):
             # White space at the end of a property's text may be missing, and with it the end of the last line.
             text += newline
-        return cls([Line.read(raw) for raw in _logical(text)], newline)
+        return cls(map(Line.read, _logical(text)), newline)
 
     @property
     def text(self) -> str:
         """The card as text, to store."""
-        return "".join(line.raw for line in self._lines)
+        return "".join(line.raw for line in self._lines())
 
     @property
     def whole(self) -> bool:
         """Tell whether this is exactly one complete card."""
-        marks = [(line.name, line.value.strip().upper()) for line in self._lines if line.raw.strip()]
+        marks = [(line.name, line.value.strip().upper()) for line in self._lines() if line.raw.strip()]
         ends = [mark for mark in marks if mark[0] in ("BEGIN", "END", "")]
         return bool(marks) and [marks[0], marks[-1]] == ends == [("BEGIN", "VCARD"), ("END", "VCARD")]
 
     def __len__(self) -> int:
         """Count the lines."""
-        return len(self._lines)
+        return len(self._place_of)
 
     @property
     def several(self) -> bool:
         """Tell whether the text contains more than one card."""
-        return len(list(self.every("BEGIN"))) > 1
+        return len(self._by_name.get("BEGIN", ())) > 1
 
     @property
     def version(self) -> str:
@@ -203,55 +226,93 @@ class VCard:
     @property
     def names(self) -> list[str]:
         """The names of all properties, each once."""
-        return list(dict.fromkeys(line.name for line in self._lines if line.name))
+        return list(dict.fromkeys(line.name for line in self._lines() if line.name))
 
     def every(self, name: str) -> Iterator[Line]:
         """Yield the lines of one property."""
-        return (line for line in self._lines if line.name == name)
+        return (place.line for place in self._by_name.get(name, ()))
 
     def label(self, line: Line) -> Line | None:
         """Find the line that labels this one (`item1.X-ABLabel` labels `item1.TEL`)."""
-        if not line.group:
-            return None
-        if self._labels is None:
-            # Computed once: a card may have tens of thousands of such lines.
-            self._labels = {}
-            for one in self.every(_LABEL):
-                self._labels.setdefault(one.group.lower(), one)
-        return self._labels.get(line.group.lower())
+        found = next(iter(self._labels.get(line.group.lower(), ())), None) if line.group else None
+        return None if found is None else found.line
 
     def replace(self, line: Line, value: str, *, head: str | None = None) -> Line:
         """Replace the value of a line, written as it is, and optionally its head; return the new line."""
-        self._labels = None
         new = self._written(line.plain_head if head is None else head, value)
-        self._lines[self._lines.index(line)] = new
+        place = self._place_of.pop(id(line))
+        place.line = new
+        self._place_of[id(new)] = place
         return new
 
     def remove(self, line: Line) -> None:
         """Remove a line, and the label that belongs to it alone."""
-        label, self._labels = self.label(line), None
-        self._lines.remove(line)
-        alone = all(one.group.lower() != line.group.lower() or one is label for one in self._lines)
-        if label is not None and alone:
-            self._lines.remove(label)
+        label = self.label(line)
+        self._take_out(line)
+        if label is not None and label is not line and len(self._by_group[label.group.lower()]) == 1:
+            self._take_out(label)
 
     def add(self, head: str, value: str) -> None:
         """Add a line after the last one with its name, or at the end of the card."""
-        self._labels = None
         line = self._written(head, value)
-        at = [index for index, one in enumerate(self._lines) if one.name == line.name]
-        end = next((index for index, one in enumerate(self._lines) if one.name == "END"), len(self._lines))
-        self._lines.insert(at[-1] + 1 if at else end, line)
+        same, ends = self._by_name.get(line.name), self._by_name.get("END")
+        if same:
+            self._insert(line, next(reversed(same)))
+        else:
+            self._insert(line, next(iter(ends)).before if ends else self._last)
 
     def add_labelled(self, head: str, value: str, label: str) -> None:
         """Add a line with a label, in an unused group."""
-        taken = {line.group.lower() for line in self._lines}
-        group = next(name for number in range(1, len(taken) + 2) if (name := f"item{number}") not in taken)
+        while self._by_group.get(f"item{self._number}"):
+            self._number += 1
+        group = f"item{self._number}"
         self.add(f"{group}.{head}", value)
         self.add(f"{group}.X-ABLabel:", escape(label))
 
     def _written(self, head: str, value: str) -> Line:
         return Line.read(fold(head + value, self._newline))
+
+    def _lines(self) -> Iterator[Line]:
+        place = self._first
+        while place is not None:
+            yield place.line
+            place = place.after
+
+    def _insert(self, line: Line, before: _Place | None) -> None:
+        """Insert a line after a place, or as the first."""
+        after = self._first if before is None else before.after
+        place = _Place(line, before, after)
+        if before is None:
+            self._first = place
+        else:
+            before.after = place
+        if after is None:
+            self._last = place
+        else:
+            after.before = place
+        self._place_of[id(line)] = place
+        for places, key in self._lists_of(line):
+            places.setdefault(key, {})[place] = None
+
+    def _take_out(self, line: Line) -> None:
+        place = self._place_of.pop(id(line))
+        for places, key in self._lists_of(line):
+            del places[key][place]
+        if place.before is None:
+            self._first = place.after
+        else:
+            place.before.after = place.after
+        if place.after is None:
+            self._last = place.before
+        else:
+            place.after.before = place.before
+
+    def _lists_of(self, line: Line) -> Iterator[tuple[dict[str, _Places], str]]:
+        yield self._by_name, line.name
+        if line.group:
+            yield self._by_group, line.group.lower()
+            if line.name == _LABEL:
+                yield self._labels, line.group.lower()
 
 
 def _logical(text: str) -> Iterable[str]:

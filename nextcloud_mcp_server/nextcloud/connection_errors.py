@@ -19,7 +19,7 @@ def unreachable(error: httpx2.TransportError) -> errors.Unreachable:
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return errors.TlsFailed(
-            "Something answers at NEXTCLOUD_HOST, but not in the language of https://. Check the port, and "
+            "Something answers at NEXTCLOUD_HOST, but it does not speak https://. Check the port, and "
             "whether the address begins with http:// there."
         )
     if any(isinstance(cause, socket.gaierror) for cause in causes):

@@ -6,17 +6,14 @@ without spaces are compared by pairs of characters. Accents and case are ignored
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final, NamedTuple, TypeVar
-from weakref import WeakValueDictionary
-
-import anyio
-from anyio import to_thread
+from typing import Final, NamedTuple
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import normal_form
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.stop_words import STOP_WORDS
 
 #: Scripts without spaces between words: Thai to Khmer, kana, Han, Hangul (whose endings are attached).
@@ -55,8 +52,6 @@ _WHOLE, _INFLECTED, _PREFIX, _PART = 1.0, 0.95, 0.6, 0.4
 _ENOUGH: Final = 0.5
 _IN_TITLE: Final = 1.5
 _IN_BODY: Final = 0.3
-
-Result = TypeVar("Result")
 
 
 def fold(text: str) -> str:
@@ -197,27 +192,6 @@ class Ranking:
 
     hits: list[Ranked]
     missing: list[str]
-
-
-class _UserSlot:
-    """The one place of a user: another search of the same user waits."""
-
-    def __init__(self) -> None:
-        self.lock = anyio.Lock()
-
-
-_SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
-
-
-async def aside(work: Callable[[], Result], *, uid: str) -> Result:
-    """Do heavy work on texts in a thread; one at a time for each user `uid`.
-
-    Thousands of texts take a while, and other requests must be served meanwhile. Many threads of one user would
-    take nearly all processor time, and all threads that there are.
-    """
-    slot = _SLOTS.setdefault(uid, _UserSlot())
-    async with slot.lock:
-        return await to_thread.run_sync(work)
 
 
 async def rank_aside(

@@ -6,12 +6,14 @@ import sqlite3
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, StorageError
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.recognition import (
     KEY_TABLE,
+    MISSING_DRIVER,
     SCHEMA_VERSION,
     VERSION_TABLE,
     refuse_keys,
@@ -90,15 +92,17 @@ async def stored_in(settings: Settings) -> Stored:
 
 
 def refuse_unusable_file(settings: Settings) -> None:
-    """Refuse a database file that this server can never use with these keys; PostgreSQL is left out.
+    """Refuse a database file that this server can never use with these keys; of PostgreSQL only its driver is tried.
 
     Raises:
-        ConfigurationError: The file was sealed with other keys, or the keys cannot be read.
+        ConfigurationError: The file was sealed with other keys, or the keys cannot be read; the driver is missing.
         StorageError: It is no database, or it has tables of another program or a newer version.
     """
     file = database_file(settings)
     if file is not None:
         refuse_unusable(settings, _read(file))
+    elif find_spec("asyncpg") is None:
+        raise ConfigurationError(MISSING_DRIVER)
 
 
 def refuse_unusable(settings: Settings, stored: Stored) -> None:
@@ -118,10 +122,10 @@ def _key_ids(settings: Settings) -> list[bytes]:
     from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - for state only
 
     if settings.token_encryption_keys:
-        return KeyRing.parse(settings.token_encryption_keys).ids
+        return KeyRing.parse(settings.token_encryption_keys, source=settings.key_source).ids
     if not settings.key_file.exists():
         return []
-    return KeyRing.parse(load_or_create_key_file(settings.key_file)[0]).ids
+    return KeyRing.parse(load_or_create_key_file(settings.key_file)[0], source=settings.key_source).ids
 
 
 def refuse_unwritable(settings: Settings) -> None:

@@ -111,14 +111,14 @@ def open_key_ring(settings: Settings) -> "KeyRing":
     from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file  # noqa: PLC0415 - at the first call
 
     if settings.token_encryption_keys:
-        return KeyRing.parse(settings.token_encryption_keys)
+        return KeyRing.parse(settings.token_encryption_keys, source=settings.key_source)
     settings.open_data_dir()
     texts, made = load_or_create_key_file(settings.key_file)
     if made:
         logger.warning(
             "made the key that seals what is stored: %s; keep it with your backups", settings.key_file
         )
-    return KeyRing.parse(texts)
+    return KeyRing.parse(texts, source=settings.key_source)
 
 
 def sub_keys(settings: Settings, purpose: str) -> Callable[[], Sequence[bytes]]:

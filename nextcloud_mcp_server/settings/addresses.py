@@ -39,6 +39,8 @@ def _parts(text: str) -> SplitResult | None:
 
 def _check(field: str, text: str, _settings: Fields) -> None:
     name = env_name(field)
+    if not text.strip():
+        raise ConfigurationError(f"{name} is empty: write it like https://cloud.example.org.")
     if "://" not in text:
         raise ConfigurationError(f"{name} lacks its scheme: did you mean https://{text}?")
     parts = _parts(text)

@@ -23,9 +23,14 @@ def _lower(value: object) -> object:
 #: An address of this computer without a scheme; only such an address is completed with `http`.
 _HERE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/.*)?")
 
+#: A scheme whose colon or slash was left out or typed twice, as in `https//cloud.example.org`.
+_SLIPPED = re.compile(r"^(https?)(?::/{1,3}|//)(?=[^/])")
+
 
 def _with_scheme(value: object) -> object:
-    """Complete `cloud.example.org` to `https://cloud.example.org`."""
+    """Complete `cloud.example.org` to `https://cloud.example.org`, and `https:/cloud.example.org` likewise."""
+    if isinstance(value, str):
+        value = _SLIPPED.sub(r"\1://", value.strip())
     if not isinstance(value, str) or not value.strip() or "://" in value:
         return value
     scheme = "http" if _HERE.fullmatch(value.strip()) else "https"

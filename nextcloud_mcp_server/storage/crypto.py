@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -19,6 +20,9 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import ConfigurationError, Unsealable
 from nextcloud_mcp_server.storage.records import Principal
 
+_Row = TypeVar("_Row")
+_Opened = TypeVar("_Opened")
+
 _VERSION = b"\x01"
 _KEY_BYTES = 32
 #: The offset of the key id in a sealed value. It is not encrypted, so that a query can select by it.
@@ -27,8 +31,8 @@ KEY_ID_BYTES = 8
 _NONCE_BYTES = 12
 _HEADER_BYTES = KEY_ID_AT + KEY_ID_BYTES + _NONCE_BYTES
 _KEY_FAULT = (
-    "TOKEN_ENCRYPTION_KEYS holds something that is not a key: each must be 32 bytes in base64url."
-    " Make one with `nextcloud-mcp-server keys new`."
+    "{source} holds something that is not a key: each must be 32 bytes in base64url. Put the right key back; for a new"
+    " database make one with 'nextcloud-mcp-server keys new'."
 )
 
 
@@ -77,17 +81,15 @@ class KeyRing:
         self._by_id = {key.id: key for key in self._keys}
 
     @classmethod
-    def parse(cls, texts: Sequence[SecretStr]) -> "KeyRing":
-        """Parse keys as in the settings, the newest first.
+    def parse(cls, texts: Sequence[SecretStr], *, source: str = "TOKEN_ENCRYPTION_KEYS") -> "KeyRing":
+        """Parse keys as in the settings, the newest first; errors name their `source`, a variable or a file.
 
         Raises:
             ConfigurationError: There is none, or one is not 32 bytes in base64url; the message does not show it.
         """
         if not texts:
-            raise ConfigurationError(
-                "TOKEN_ENCRYPTION_KEYS is empty. Make a key with `nextcloud-mcp-server keys new`."
-            )
-        return cls([_decode_key(text) for text in texts])
+            raise ConfigurationError(f"{source} is empty. Make a key with 'nextcloud-mcp-server keys new'.")
+        return cls([_decode_key(text, source) for text in texts])
 
     @property
     def ids(self) -> list[bytes]:
@@ -216,15 +218,24 @@ def _create_key_file(path: Path) -> bool:
         draft.unlink()
 
 
-def _decode_key(text: SecretStr) -> bytes:
+def readable(rows: Iterable[_Row], open_row: Callable[[_Row], _Opened]) -> list[_Opened]:
+    """Decrypt rows; those whose key is missing are left out."""
+    found: list[_Opened] = []
+    for row in rows:
+        with contextlib.suppress(Unsealable):
+            found.append(open_row(row))
+    return found
+
+
+def _decode_key(text: SecretStr, source: str) -> bytes:
     raw = text.get_secret_value().strip()
     try:
         key = base64.b64decode(raw + "=" * (-len(raw) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         # `from None`: the cause would carry the key into tracebacks.
-        raise ConfigurationError(_KEY_FAULT) from None
+        raise ConfigurationError(_KEY_FAULT.format(source=source)) from None
     if len(key) != _KEY_BYTES:
-        raise ConfigurationError(_KEY_FAULT)
+        raise ConfigurationError(_KEY_FAULT.format(source=source))
     return key
 
 

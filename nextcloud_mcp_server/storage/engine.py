@@ -26,6 +26,7 @@ from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
 from nextcloud_mcp_server.storage.pending_grants import PendingGrantRepository
 from nextcloud_mcp_server.storage.post_restore import PostRestoreRepository
+from nextcloud_mcp_server.storage.recognition import MISSING_DRIVER
 from nextcloud_mcp_server.storage.sealing_keys import SealingKeyRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
@@ -124,8 +125,5 @@ def _postgres(url: str) -> "Postgres":
         # A single-user server does not need the driver.
         from nextcloud_mcp_server.storage.postgres import Postgres  # noqa: PLC0415 (see above)
     except ModuleNotFoundError:
-        raise ConfigurationError(
-            "DATABASE_URL names a database in PostgreSQL, whose driver is not installed: install this program"
-            " as nextcloud-mcp-server[postgres], or asyncpg beside it."
-        ) from None
+        raise ConfigurationError(MISSING_DRIVER) from None
     return Postgres(url)

@@ -13,6 +13,11 @@ SCHEMA_VERSION = "0010"
 VERSION_TABLE = "nextcloud_mcp_version"
 #: The table with the ids of the keys.
 KEY_TABLE = "sealing_keys"
+#: Names no package of an index: the one of this name there is another project.
+MISSING_DRIVER = (
+    "DATABASE_URL names a database in PostgreSQL, whose driver is not installed: install this program again with the "
+    "extra 'postgres', as docs/operate.md says (uv tool install 'nextcloud-mcp-server[postgres] @ git+ADDRESS')."
+)
 
 
 def refuse_schema(version: str | None, tables: Collection[str]) -> None:
@@ -50,5 +55,5 @@ def refuse_keys(known: Collection[bytes], ids: Collection[bytes], *, source: str
     what = "than those of" if ids else "which is not in"
     raise ConfigurationError(
         f"The database was sealed with another key ({shown}) {what} {source}: put that key back there. If it is lost, "
-        "'nextcloud-mcp-server keys rotate' goes on with a new one, and everybody connects again."
+        "'nextcloud-mcp-server keys rotate' goes on with a new one, and every user connects again."
     )

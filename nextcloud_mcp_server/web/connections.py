@@ -2,10 +2,13 @@
 
 uvicorn only limits idle connections. A client that sends one byte of its headers now and then, or nothing at
 all, could keep its connection open without limit.
+
+Connections that wait for a request give way to new ones of their network: otherwise another user of the computer could
+make the consent page unavailable with idle sockets. RFC 9112 §9.5 lets a server close an idle connection at any time.
 """
 
 import socket
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -28,13 +31,30 @@ KEEP_ALIVE_SECONDS = 75
 
 
 @dataclass(slots=True)
+class _Open:
+    """The open connections of a network: how many, and those that wait for a request, oldest first.
+
+    `silent` are those that have sent no complete request.
+    """
+
+    count: int = 0
+    silent: "dict[LimitedConnection, None]" = field(default_factory=dict["LimitedConnection", None])
+    idle: "dict[LimitedConnection, None]" = field(default_factory=dict["LimitedConnection", None])
+
+    @property
+    def oldest_waiting(self) -> "LimitedConnection | None":
+        """The connection that gives way to a new one."""
+        return next(iter(self.silent or self.idle), None)
+
+
+@dataclass(slots=True)
 class ConnectionLimits:
-    """The limits of connections, and how many are open."""
+    """The limits of connections, and those that are open, by network."""
 
     proxies: Sequence[IPv4Network | IPv6Network] = ()
     header_seconds: float = HEADER_SECONDS
     most_of_network: int = MOST_OF_NETWORK
-    open: Counter[str] = field(default_factory=Counter[str])
+    open: defaultdict[str, _Open] = field(default_factory=lambda: defaultdict(_Open))
 
     def network(self, peer: str) -> str | None:
         """Return the network that a connection counts for; None for one of the operator's proxies."""
@@ -60,24 +80,57 @@ class LimitedConnection(H11Protocol):
     _header_timer: _Timer | None = None
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
-        """Wait for the first request, unless the network has too many connections."""
+        """Wait for the first request.
+
+        If the network has too many connections, the oldest that waits for a request is closed. If all of them are
+        busy, the new one is closed.
+        """
         super().connection_made(transport)
         network = self.limits.network(self.client[0] if self.client else "")
-        if network is not None and self.limits.open[network] >= self.limits.most_of_network:
+        if network is not None and not self._has_room(network):
             transport.abort()
             return
         self._network = network
         if network is not None:
-            self.limits.open[network] += 1
+            self.limits.open[network].count += 1
+            self.limits.open[network].silent[self] = None
         self._watch_headers()
+
+    def _has_room(self, network: str) -> bool:
+        held = self.limits.open.get(network)
+        if held is None or held.count < self.limits.most_of_network:
+            return True
+        oldest = held.oldest_waiting
+        if oldest is None:
+            return False
+        oldest.give_way()
+        return True
+
+    def give_way(self) -> None:
+        """Close a connection that waits for a request."""
+        self._count_less()
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count one connection less."""
         super().connection_lost(exc)
         self._stop_watching()
+        self._count_less()
+
+    def _count_less(self) -> None:
+        if self._network is None:
+            return
+        held = self.limits.open[self._network]
+        self._is_busy()
+        held.count -= 1
+        if not held.count:
+            del self.limits.open[self._network]
+        self._network = None
+
+    def _is_busy(self) -> None:
         if self._network is not None:
-            self.limits.open -= Counter([self._network])
-            self._network = None
+            self.limits.open[self._network].silent.pop(self, None)
+            self.limits.open[self._network].idle.pop(self, None)
 
     def data_received(self, data: bytes) -> None:
         """Handle data, and check whether a request has begun."""
@@ -86,6 +139,7 @@ class LimitedConnection(H11Protocol):
             self._watch_headers()
         else:
             self._stop_watching()
+            self._is_busy()
 
     def on_response_complete(self) -> None:
         """Start the time limit for headers if a part of a request or of a body has arrived already.
@@ -93,8 +147,12 @@ class LimitedConnection(H11Protocol):
         The connection stays open for another request.
         """
         super().on_response_complete()
+        if not self._waits_for_request():
+            return
+        if self._network is not None:
+            self.limits.open[self._network].idle[self] = None
         half_a_body = self.conn.their_state is h11.SEND_BODY
-        if self._waits_for_request() and (half_a_body or self.conn.trailing_data[0]):
+        if half_a_body or self.conn.trailing_data[0]:
             self._watch_headers()
 
     def _waits_for_request(self) -> bool:

@@ -12,6 +12,7 @@ from playwright.sync_api import Page as BlockingPage
 from tests.e2e.single_user_server import WindowOptions
 
 _RUN: Final = "axe.run(document, {resultTypes: ['violations']})"
+_PATIENCE_MS: Final = 120_000
 _FITS: Final = "document.documentElement.scrollWidth <= window.innerWidth"
 
 
@@ -26,11 +27,11 @@ def assert_each_page_is_accessible(
     browser: Browser,
     look: WindowOptions,
     axe: str,
-    scenes: Iterable[tuple[str, Callable[[BlockingPage], None]]],
+    cases: Iterable[tuple[str, Callable[[BlockingPage], None]]],
 ) -> None:
     """Fail for a page with a violation, in another language than asked for, or wider than the screen.
 
-    Each scene leads one page somewhere. It is the same page without its cookies, since opening a new one takes Chromium
+    Each case leads one page somewhere. It is the same page without its cookies, since opening a new one takes Chromium
     longer than all the checks.
     """
     refused: list[str] = []
@@ -41,8 +42,10 @@ def assert_each_page_is_accessible(
 
     window = browser.new_context(**look)
     page = window.new_page()
+    # A machine with other work takes longer than playwright's half minute.
+    page.set_default_timeout(_PATIENCE_MS)
     page.on("console", hear)
-    for name, show in scenes:
+    for name, show in cases:
         # A page that is left for itself would be a reload, which keeps what was ticked.
         leave(page)
         page.unroute_all()

@@ -22,10 +22,14 @@ def _claude(stage: MultiUserServers, page: Page) -> None:
     page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
 
 
-def _press(page: Page, button: str) -> None:
-    """Send a form, and wait for its answer: until then its own page is shown, with the button under the mouse."""
-    with page.expect_navigation():
+def _press(page: Page, button: str, *, leads_on: bool = False) -> None:
+    """Send a form, and wait for its answer: until then its own page is shown, with the button under the mouse.
+
+    A page that leads on begins the next navigation, which the tests hold, before a slow browser has told of its load.
+    """
+    with page.expect_navigation(wait_until="commit" if leads_on else "load"):
         page.locator(button).click()
+    page.locator("h1").wait_for()
 
 
 def _itself(stage: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
@@ -63,7 +67,7 @@ def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
     page.locator("[name='allow.notes'][value=read]").check()
-    _press(page, "button[value=allow]")
+    _press(page, "button[value=allow]", leads_on=True)
 
 
 def _signed_in(stage: MultiUserServers, page: Page) -> None:
@@ -83,7 +87,7 @@ def _signed_in_connected(stage: MultiUserServers, page: Page) -> None:
     _signed_in(stage, page)
     address = page.url
     _still(stage, page)
-    _press(page, "button[value=mine]")
+    _press(page, "button[value=mine]", leads_on=True)
     page.goto(address)
 
 
@@ -91,7 +95,7 @@ def _sent(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     page.unroute(f"{stage.elsewhere}/**")
     _signed_in(stage, page)
-    _press(page, "button[value=mine]")
+    _press(page, "button[value=mine]", leads_on=True)
 
 
 def _sent_copied(stage: MultiUserServers, page: Page) -> None:
@@ -104,13 +108,13 @@ def _sent_program(stage: MultiUserServers, page: Page) -> None:
     page.locator("[name='allow.notes'][value=read]").check()
     _press(page, "button[value=allow]")
     grant_as(page, "bob")
-    _press(page, "button[value=mine]")
+    _press(page, "button[value=mine]", leads_on=True)
 
 
 def _denied(stage: MultiUserServers, page: Page) -> None:
     _still(stage, page)
     _claude(stage, page)
-    _press(page, "button[value=deny]")
+    _press(page, "button[value=deny]", leads_on=True)
 
 
 def _not_me(stage: MultiUserServers, page: Page) -> None:
@@ -203,7 +207,7 @@ def _account_app_out(stage: MultiUserServers, page: Page) -> None:
     page.locator("form[action='/account/sign-out-app'] button").first.click()
 
 
-CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
+CLIENT_CASES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "authorize": _claude,
     "authorize-itself": _itself,
     "authorize-program": _program,
@@ -234,4 +238,4 @@ CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "account-app-out": _account_app_out,
 }
 #: The pages in the documentation: the same, and one that is too common to be checked here.
-PICTURED_SCENES = {**CLIENT_SCENES, "account-of-a-household": _account_of_a_household}
+PICTURED_CASES = {**CLIENT_CASES, "account-of-a-household": _account_of_a_household}

@@ -169,7 +169,7 @@ def _home(stage: MultiUserServers, page: Page) -> None:
     page.goto(stage.origin)
 
 
-PEOPLE_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
+PEOPLE_CASES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "people-home": _home,
     "provision": _provision,
     "on-to-sign-in": _on_to_sign_in,

@@ -123,7 +123,7 @@ def _not_found(stage: SingleUserServer, page: Page) -> None:
     page.goto(f"{stage.origin}/nothing")
 
 
-SCENES: dict[str, Callable[[SingleUserServer, Page], None]] = {
+PAGE_CASES: dict[str, Callable[[SingleUserServer, Page], None]] = {
     "home": _home,
     "consent": _consent,
     "consent-long-names": _long_names,

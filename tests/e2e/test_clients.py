@@ -10,7 +10,7 @@ from nextcloud_mcp_server.web.access_rows import FIRST_ROWS
 from nextcloud_mcp_server.web.messages import languages
 from tests.authorization_pages import CURSOR, HOSTED, ask_url
 from tests.e2e.accessibility import assert_each_page_is_accessible
-from tests.e2e.client_page_cases import CLIENT_SCENES
+from tests.e2e.client_page_cases import CLIENT_CASES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user
 from tests.e2e.single_user_server import LOOKS, PHONE, WindowOptions, window_options
 
@@ -115,7 +115,7 @@ def test_a_sign_in_shows_its_first_apps_without_scrolling_and_nothing_is_chosen(
     heights: list[int] = []
     for name in ("authorize", "authorize-program", "authorize-cursor"):
         people.clients.forget()
-        CLIENT_SCENES[name](people, page)
+        CLIENT_CASES[name](people, page)
         heights.append(page.evaluate("document.documentElement.scrollHeight"))
         assert page.locator("[name^='allow.']:checked:not([value=off])").count() == 0
     rows = page.get_by_role("radiogroup").count()
@@ -176,9 +176,9 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
 def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
-    def scenes() -> Iterator[tuple[str, Callable[[Page], None]]]:
-        for name, show in CLIENT_SCENES.items():
+    def cases() -> Iterator[tuple[str, Callable[[Page], None]]]:
+        for name, show in CLIENT_CASES.items():
             people.clients.forget()
             yield name, partial(show, people)
 
-    assert_each_page_is_accessible(chromium, as_seen, axe, scenes())
+    assert_each_page_is_accessible(chromium, as_seen, axe, cases())

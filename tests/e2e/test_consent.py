@@ -11,7 +11,7 @@ from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.messages import languages
 from tests.e2e.accessibility import assert_each_page_is_accessible
-from tests.e2e.page_cases import FOUR, FOUR_SCOPES, SCENES, choose
+from tests.e2e.page_cases import FOUR, FOUR_SCOPES, PAGE_CASES, choose
 from tests.e2e.single_user_server import LOOKS, PHONE, SingleUserServer, WindowOptions, window_options
 
 SCREEN = (1280, 800)
@@ -279,9 +279,9 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 def test_every_page_is_accessible_and_fits_the_screen(
     stage: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
-    def scenes() -> Iterator[tuple[str, Callable[[Page], None]]]:
-        for name, show in SCENES.items():
+    def cases() -> Iterator[tuple[str, Callable[[Page], None]]]:
+        for name, show in PAGE_CASES.items():
             stage.consent.forget()
             yield name, partial(show, stage)
 
-    assert_each_page_is_accessible(chromium, as_seen, axe, scenes())
+    assert_each_page_is_accessible(chromium, as_seen, axe, cases())

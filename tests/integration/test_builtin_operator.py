@@ -327,7 +327,7 @@ async def test_all_people_are_disconnected_and_signed_out_at_once(
     assert await works(builtin_app, http, hers)
     await revoke(settings_of(builtin_app), every=True)
 
-    assert "Everybody is disconnected (2), and signed out: clients 2" in capsys.readouterr().out
+    assert "Every user is disconnected (2), and signed out: clients 2" in capsys.readouterr().out
     assert not await works(builtin_app, http, hers)
     assert not await works(builtin_app, http, his)
     assert await grants_of(builtin_app) == []

@@ -16,14 +16,13 @@ import httpx2
 
 from tests import crash_harness
 from tests.crash_harness import Toll
-from tests.load import bearer, felt, multi_user, process, renewal
+from tests.load import bearer, felt, multi_user, process, token_refresh
 from tests.load import year as years
 from tests.load.attack import Attack, attack
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.fake_responses import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.felt import Felt
 from tests.load.multi_user import Crossed, Slow
-from tests.load.renewal import Renewals
 from tests.load.servers import (
     GET_NOTE,
     LIST_1000,
@@ -38,6 +37,7 @@ from tests.load.servers import (
     reason,
     running,
 )
+from tests.load.token_refresh import Refreshes
 from tests.load.token_requests import TokenRequests, token_requests
 from tests.load_cluster import open_cluster
 
@@ -124,7 +124,7 @@ class Measured:
     felt: list[Felt] = field(default_factory=list[Felt])
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
-    renewals: Renewals | None = None
+    refreshes: Refreshes | None = None
     toll: Toll | None = None
     crossed: Crossed | None = None
     pending_mb: float | None = None
@@ -248,7 +248,7 @@ class Bench:
 
     async def renew(self) -> None:
         """Count the token refreshes of one grant that several processes share."""
-        self.measured.renewals = await renewal.renewals(self._apart("renew"), self._effort.expiries)
+        self.measured.refreshes = await token_refresh.refreshes(self._apart("renew"), self._effort.expiries)
 
     async def kill(self) -> None:
         """Kill servers during users' requests, and count what was lost."""

@@ -1,5 +1,6 @@
 """Texts of other users and of models cost time in proportion to their length, whatever they hold."""
 
+import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import pytest
 
 from nextcloud_mcp_server.apps.notes import results
 from nextcloud_mcp_server.apps.tags_and_comments.tools import TagRow
+from nextcloud_mcp_server.documents import sheet
 from nextcloud_mcp_server.errors import InvalidInput, TooLarge
 from nextcloud_mcp_server.formats import content_line, event_edit, ical
 from nextcloud_mcp_server.formats.ical import Component
@@ -126,6 +128,15 @@ def test_a_text_of_megabytes_leaves_other_threads_their_turn_and_the_memory_its_
 
     assert len(ranking.fold(unit * 1_000_000)) <= 4_000_000
     assert longest[0] <= 300_000
+
+
+@pytest.mark.parametrize("unit", ["[", "[a", '"', '"[', "[h", "\\\\"])
+def test_a_number_format_takes_no_more_than_its_length(unit: str) -> None:
+    """Each of its open brackets was looked for up to the end."""
+    quoted: re.Pattern[str] = vars(sheet)["_QUOTED"]
+
+    assert is_linear(lambda text: quoted.sub("", text), unit, short=2_000)
+    assert quoted.sub("", 'yyyy"d"[Red]0[d') == "yyyy0"
 
 
 def test_a_line_of_megabytes_is_folded_in_one_pass() -> None:

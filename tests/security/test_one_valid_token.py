@@ -17,13 +17,15 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server.apps.files import edit as files_edit
+from nextcloud_mcp_server.apps.notes import client as notes_client
 from nextcloud_mcp_server.apps.notes import edit as notes_edit
 from nextcloud_mcp_server.apps.notes import results
 from nextcloud_mcp_server.apps.notes import texts as notes_texts
+from nextcloud_mcp_server.apps.notes import tools as notes_tools
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.nextcloud import dav, ranking, sanitize
+from nextcloud_mcp_server.nextcloud import aside, dav, outcome, ranking, sanitize, spelling
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
@@ -212,6 +214,81 @@ async def test_one_user_ranks_in_one_thread_at_a_time(monkeypatch: pytest.Monkey
             group.start_soon(search)
 
     assert most == {"alice": 1, "bob": 1}
+
+
+async def test_every_long_work_of_a_user_waits_for_the_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search prepared the texts of its notes in a second thread, and an edit held the event loop."""
+    threads, here = list[str](), get_ident()
+    hold = aside.aside
+
+    async def watched(work: Callable[[], object], *, uid: str, size: int | None = None) -> object:
+        def there() -> object:
+            threads.append("here" if get_ident() == here else uid)
+            return work()
+
+        return await hold(there, uid=uid, size=size)
+
+    for module in (notes_client, ranking, notes_tools):
+        monkeypatch.setattr(module, "aside", watched)
+    account = account_in(Sandbox.demo())
+    note = await call(account, "nc_notes_create_note", title="long", content="a plan\n" * 20_000)
+
+    await call(account, "nc_notes_search_notes", query="plan")
+    searched = threads[:]
+    await call(account, "nc_notes_append_content", note_id=note.id, content="more")
+
+    assert searched == ["alice"] * 3
+    assert threads[3:] == ["alice"]
+
+
+async def test_a_note_is_edited_once_and_compared_before_it_is_normalised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of four millions of line ends was replaced twice, and the texts were normalised to be compared."""
+    lengths, edits = list[int](), list[int]()
+    composed, append = spelling.composed, notes_edit.append
+
+    def normalised(text: str) -> str:
+        lengths.append(len(text))
+        return composed(text)
+
+    def appended(text: str, addition: str) -> str:
+        edits.append(len(text))
+        return append(text, addition)
+
+    monkeypatch.setattr(outcome, "composed", normalised)
+    monkeypatch.setattr(notes_edit, "append", appended)
+    account = account_in(Sandbox.demo())
+    note = await call(account, "nc_notes_create_note", title="long", content="é\n" * 20_000)
+
+    await call(account, "nc_notes_append_content", note_id=note.id, content="more\n" * 20_000)
+
+    assert max(lengths, default=0) < 100
+    assert len(edits) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["", " ", "\ufeff", "\r", "text", "    # code", "\t# code", "``", "~~"], ids=repr
+)
+def test_only_lines_with_marks_are_looked_at_for_a_heading(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A section of a note of four million empty lines held the event loop for seven seconds."""
+    looked: list[str] = []
+    parsed = vars(notes_edit)["_parsed"]
+
+    def counted(text: str) -> object:
+        looked.append(text)
+        return parsed(text)
+
+    monkeypatch.setattr(notes_edit, "_parsed", counted)
+
+    text = notes_edit.replace_section(
+        f"{line}\n" * 10_000 + "# a\nold\n" + f"{line}\n" * 10_000, "# a", "new"
+    )
+
+    assert "# a\nnew" in text.replace("\r", "")
+    assert len(looked) == 2
 
 
 def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 
 import anyio
@@ -12,7 +12,7 @@ import uvicorn
 from anyio.abc import SocketStream
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
@@ -21,6 +21,8 @@ from tests.integration.personal_app import until
 
 SOON = 0.2
 HEAD = b"POST /read HTTP/1.1\r\nHost: mcp.test\r\n"
+#: Its answer goes on and on.
+STREAM = b"GET /stream HTTP/1.1\r\nHost: mcp.test\r\n\r\n"
 
 
 async def read(request: Request) -> Response:
@@ -29,6 +31,15 @@ async def read(request: Request) -> Response:
 
 async def ignore(_: Request) -> Response:
     return PlainTextResponse("not read")
+
+
+async def stream(_: Request) -> Response:
+    async def beats() -> AsyncGenerator[bytes]:
+        while True:
+            yield b"beat"
+            await anyio.sleep(SOON / 4)
+
+    return StreamingResponse(beats())
 
 
 @asynccontextmanager
@@ -43,6 +54,7 @@ async def serving(limits: ConnectionLimits) -> AsyncGenerator[int]:
         refuse_forwarded=False,
     )
     routes = [Route("/read", read, methods=["GET", "POST"]), Route("/ignore", ignore, methods=["POST"])]
+    routes.append(Route("/stream", stream))
     server = uvicorn.Server(server_config(guard(Starlette(routes=routes), config), limits))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with anyio.create_task_group() as group:
@@ -129,12 +141,91 @@ async def test_one_network_holds_so_many_connections(
 ) -> None:
     made = limits()
     async with serving(made) as port:
-        async with await anyio.connect_tcp("127.0.0.1", port), await anyio.connect_tcp("127.0.0.1", port):
+        async with (
+            await anyio.connect_tcp("127.0.0.1", port) as one,
+            await anyio.connect_tcp("127.0.0.1", port) as other,
+        ):
+            for stream in (one, other):
+                await stream.send(STREAM)
+                assert b"200 OK" in await stream.receive()
             third = await _is_served(port)
         await until(lambda: not made.open)
         afterwards = await _is_served(port)
 
     assert (third, afterwards) == (lets_in, True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answered"),
+    [
+        (b"", b""),
+        (HEAD + b"X-Slow: ", b""),
+        (HEAD + b"Content-Length: 0\r\n\r\n", b"200 OK"),
+        (HEAD + b"Content-Length: 0\r\n\r\n" + HEAD + b"X-Slow: ", b"200 OK"),
+        (HEAD.replace(b"/read", b"/ignore") + b"Content-Length: 1000000\r\n\r\n", b"not read"),
+    ],
+    ids=["no byte", "headers", "idle", "second headers", "body of an answered request"],
+)
+async def test_connections_that_wait_for_a_request_give_way_to_new_ones(sent: bytes, answered: bytes) -> None:
+    made = ConnectionLimits(most_of_network=2)
+    async with (
+        serving(made) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as busy,
+        await anyio.connect_tcp("127.0.0.1", port) as waiting,
+    ):
+        await busy.send(STREAM)
+        assert b"200 OK" in await busy.receive()
+        if sent:
+            await waiting.send(sent)
+        answer = await waiting.receive() if answered else b""
+
+        served = await _is_served(port)
+        answer += await until_closed(waiting)
+        await busy.receive()
+        kept = await busy.receive()
+
+    assert (served, answered in answer, b"beat" in kept) == (True, True, True)
+
+
+async def test_a_connection_without_any_request_gives_way_first_and_the_oldest_before_others() -> None:
+    made = ConnectionLimits(most_of_network=3)
+    ended: list[str] = []
+
+    async def watch(name: str, stream: SocketStream) -> None:
+        await until_closed(stream)
+        ended.append(name)
+
+    async with (
+        serving(made) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as idle,
+        await anyio.connect_tcp("127.0.0.1", port) as older,
+        await anyio.connect_tcp("127.0.0.1", port) as newer,
+        AsyncExitStack() as sockets,
+        anyio.create_task_group() as group,
+    ):
+        await idle.send(HEAD + b"Content-Length: 0\r\n\r\n")
+        assert b"200 OK" in await idle.receive()
+        await until(lambda: sum(each.count for each in made.open.values()) == 3)
+        for name, stream in {"idle": idle, "older": older, "newer": newer}.items():
+            group.start_soon(watch, name, stream)
+        for number in range(1, 4):
+            # Each takes a place, and keeps it.
+            held = await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+            await held.send(STREAM)
+            assert b"200 OK" in await held.receive()
+            await until(lambda number=number: len(ended) == number)
+        group.cancel_scope.cancel()
+
+    assert ended == ["older", "newer", "idle"]
+
+
+async def test_hundreds_of_idle_sockets_of_a_local_user_leave_the_pages_available() -> None:
+    async with serving(ConnectionLimits()) as port, AsyncExitStack() as sockets:
+        for _ in range(400):
+            await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+        served = [await _is_served(port) for _ in range(5)]
+
+    assert served == [True] * 5
 
 
 def test_addresses_count_by_their_network() -> None:

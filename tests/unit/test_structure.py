@@ -89,13 +89,13 @@ def test_only_the_wire_compares_protocol_versions() -> None:
     assert compared == []
 
 
-#: Modules that parse JSON without `foreign.read_json`: it is this server's own, or the module is a guard itself.
+#: Modules that parse JSON without `untrusted.read_json`: it is this server's own, or the module is a guard itself.
 OWN_JSON = frozenset(
     {
         "auth/builtin/authorization.py",
         "auth/consent/oidc_sign_in.py",
         "auth/strict_json.py",
-        "formats/foreign.py",
+        "formats/untrusted.py",
         "formats/windows_zones.py",
         "protocol/wire.py",
         "tools/schemas.py",

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import anyio
-from anyio import to_thread
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.calendar import scheduling
@@ -19,6 +18,7 @@ from nextcloud_mcp_server.formats.event_edit import Changes
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Occurrence, Series
 from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
 from nextcloud_mcp_server.tools.event_time import Ask
@@ -101,8 +101,8 @@ class CalendarClient(CalendarObjectsClient):
 
         async def use(name: str, objects: Sequence[ReadObject]) -> None:
             await known.wait()
-            # In a thread, because a full calendar takes a while and other requests must be served meanwhile.
-            found[name] = await to_thread.run_sync(partial(agenda, objects, *span(place[0]), place[0]))
+            read = partial(agenda, objects, *span(place[0]), place[0])
+            found[name] = await aside(read, uid=self._http.uid)
 
         async def everything() -> None:
             names.extend((await self.hand(use, calendar=calendar, within=within)).names)

@@ -4,7 +4,8 @@ Values with a label are written `work: +49 30 1234`, for reading and for writing
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -260,30 +261,55 @@ def _same(name: str) -> Callable[[str], str]:
     return str.casefold
 
 
+#: A value in the form for comparison, and a label without case; None stands for any.
+_Key = tuple[str | None, str | None]
+
+
+class _Left:
+    """The lines of a property that no entry has taken yet, in their order; a card may have thousands."""
+
+    def __init__(self, card: VCard, name: str, form: Callable[[str], str]) -> None:
+        self._lines = {id(line): line for line in card.every(name) if _value(line)}
+        self._by: dict[_Key, deque[Line]] = defaultdict(deque)
+        for line in self:
+            wanted, label = form(_value(line)), _label(card, line).casefold()
+            for key in ((wanted, None), (None, label), (wanted, label)):
+                self._by[key].append(line)
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(list(self._lines.values()))
+
+    def take(self, *keys: _Key) -> Line | None:
+        """Take the first line that is left under the first of these keys that has one."""
+        for key in keys:
+            lines = self._by.get(key, deque())
+            while lines:
+                line = lines.popleft()
+                if self._lines.pop(id(line), None) is not None:
+                    return line
+        return None
+
+
 def _set_entries(card: VCard, name: str, entries: Sequence[str]) -> None:
     """Set the values of a property; lines whose value stays are kept unchanged."""
-    left = [line for line in card.every(name) if _value(line)]
     new: list[tuple[str | None, str]] = []
     form = _same(name)
-    forms = {line: form(_value(line)) for line in left}
+    left = _Left(card, name, form)
     for label, value in map(_taken_apart, entries):
         wanted = form(value)
-        twins = [line for line in left if forms[line] == wanted]
-        line = next((one for one in twins if _labelled(card, one, label)), twins[0] if twins else None)
+        line = left.take((wanted, None if label is None else label.casefold()), (wanted, None))
         if line is None:
             new.append((label, value))
             continue
-        left.remove(line)
         if name != "TEL" and not _is_written(line, value):
             line = card.replace(line, _raw(line, value))
         if label is not None and not _labelled(card, line, label):
             _relabel(card, line, label)
     for label, value in new:
-        line = next((one for one in left if _labelled(card, one, label or "")), None)
+        line = left.take((None, (label or "").casefold()))
         if line is None:
             _add_entry(card, name, label or "", value)
         else:
-            left.remove(line)
             card.replace(line, _raw(line, value))
     for line in left:
         card.remove(line)

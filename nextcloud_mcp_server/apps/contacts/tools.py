@@ -11,6 +11,7 @@ from nextcloud_mcp_server.apps.contacts import results
 from nextcloud_mcp_server.apps.contacts.client import Card, ContactsClient, new_card
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats import line_ends
 from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import TextId
@@ -254,7 +255,7 @@ def _new(changes: Changes) -> VCard:
 def _whole(text: str) -> VCard:
     """Parse a complete card from a client, with the line ends of vCards."""
     _refuse_unwritable("vcard", text)
-    card = VCard.read(re.sub(r"\r?\n", "\r\n", text.strip()))
+    card = VCard.read(line_ends.written(text.strip(), "\r\n"))
     if not card.whole or card.version not in ("3.0", "4.0"):
         raise InvalidInput("'vcard' must be one whole vCard of version 3.0 or 4.0, from BEGIN to END.")
     return card

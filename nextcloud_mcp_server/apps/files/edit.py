@@ -1,12 +1,11 @@
 """Replaces exact text in a file; encoding, line ends and byte order mark are kept."""
 
-import re
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.documents.charset import Charset
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.formats import passage
+from nextcloud_mcp_server.formats import line_ends, passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +85,5 @@ def _with_line_ends_of(text: str, part: str) -> str:
     newlines, windows = text.count("\n"), text.count("\r\n")
     if not newlines and "\r" in text:
         # The line end of Macs before 2001.
-        return re.sub(r"\r?\n", "\r", part)
-    return re.sub(r"\r?\n", "\r\n", part) if windows * 2 > newlines else part
+        return line_ends.written(part, "\r")
+    return line_ends.written(part, "\r\n") if windows * 2 > newlines else part

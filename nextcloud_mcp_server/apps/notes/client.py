@@ -3,18 +3,19 @@
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Final, Self
 
 import httpx2
-from anyio import to_thread
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
@@ -27,8 +28,6 @@ _ATTACHMENTS = "/index.php/apps/notes/api/v1.4/attachment"
 _NOT_MODIFIED = 304
 _LIST_CHUNK = 2000
 _READ_CHUNK = 500
-#: Texts of so many characters together are prepared at once.
-_SHORT: Final = 100_000
 _CHANGE_ATTEMPTS = 6
 #: How many attempts a persistent lock uses up.
 _LOCK_ATTEMPTS = 2
@@ -128,7 +127,7 @@ class NotesClient(AppClient):
         return NotePage(
             notes=_notes(decoded(response, _NOTES)),
             cursor=following,
-            pending=foreign.integer(pending) or 0,
+            pending=untrusted.integer(pending) or 0,
             listed_at=_listed_at(response),
         )
 
@@ -172,7 +171,7 @@ class NotesClient(AppClient):
         async for page in self._read_pages():
             # Later chunks repeat the time of the first request; notes changed meanwhile are returned again.
             listed_at = listed_at or page.listed_at
-            notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)])
+            notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)], self._http.uid)
             if len(notes) == MOST_SEARCHED:
                 complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
                 break
@@ -197,7 +196,7 @@ class NotesClient(AppClient):
             # Nextcloud's clock was set back, so recent changes look older than they are.
             return None
         listed = decoded(response, _NOTES)
-        new = {one.note.id: one for one in await _prepared(_notes(listed))}
+        new = {one.note.id: one for one in await _prepared(_notes(listed), self._http.uid)}
         notes: list[SearchedNote] = []
         for one in listed:
             found = new.get(one.id) or kept.notes.get(one.id)
@@ -274,8 +273,10 @@ class NotesClient(AppClient):
 
     async def change(
         self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
-    ) -> tuple[Note, Note]:
-        """Fetch a note, edit its text and write it; return the note before and after. Two or more requests.
+    ) -> tuple[Note, str, Note]:
+        """Fetch a note, edit its text and write it. Two or more requests.
+
+        Return the note before, the text that was sent, and the note after.
 
         Without `if_match` the edit is repeated on the new text when another user changed or is changing the note.
 
@@ -295,8 +296,9 @@ class NotesClient(AppClient):
             current = required(before.etag)
             if if_match is not None and normalise(if_match) != current:
                 raise errors.EtagMismatch(CHANGED, current_etag=current)
+            new = await aside(partial(edit, text), uid=self._http.uid, size=len(text))
             try:
-                return before, await self.update(note_id, if_match=current, content=edit(text))
+                return before, new, await self.update(note_id, if_match=current, content=new)
             except errors.EtagMismatch:
                 if not attempts:
                     raise
@@ -344,11 +346,10 @@ def _notes(listed: list[Note | _BareId]) -> list[Note]:
     return [one for one in listed if isinstance(one, Note)]
 
 
-async def _prepared(notes: list[Note]) -> list[SearchedNote]:
-    """Prepare notes for search; in a thread, unless their texts are short."""
-    if sum(len(one.title) + len(one.content or "") for one in notes) < _SHORT:
-        return [SearchedNote.of(one) for one in notes]
-    return await to_thread.run_sync(lambda: [SearchedNote.of(one) for one in notes])
+async def _prepared(notes: list[Note], uid: str) -> list[SearchedNote]:
+    """Prepare the notes of a user for search."""
+    size = sum(len(one.title) + len(one.content or "") for one in notes)
+    return await aside(lambda: [SearchedNote.of(one) for one in notes], uid=uid, size=size)
 
 
 def _visible(notes: list[Note]) -> list[Note]:

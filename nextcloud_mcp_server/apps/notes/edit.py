@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.formats import passage
+from nextcloud_mcp_server.formats import line_ends, passage
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|\Z)")
+#: A line that may be a heading or a fence: a note of megabytes may have millions of others.
+_MARKED = re.compile(r"^\ufeff* {0,3}(?:#|```|~~~)[^\n]*", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _LISTED_HEADINGS = 20
 
@@ -29,7 +31,7 @@ def append(text: str, addition: str) -> str:
     eol = _eol(text)
     if text and not text.endswith("\n"):
         text += eol
-    return text + _with_eol(addition, eol)
+    return text + line_ends.written(addition, eol)
 
 
 def replace(text: str, old: str, new: str) -> str:
@@ -41,8 +43,8 @@ def replace(text: str, old: str, new: str) -> str:
     eol = _eol(text)
     if old not in text:
         # Models write \n, whatever line ends they have read.
-        old = _with_eol(old, eol)
-    new = _with_eol(new, eol)
+        old = line_ends.written(old, eol)
+    new = line_ends.written(new, eol)
     at = text.find(old)
     if not old or at < 0:
         raise InvalidInput(
@@ -86,7 +88,7 @@ def replace_section(text: str, heading: str, new: str) -> str:
 def _section(text: str, section: _Heading, end: int, new: str) -> str:
     eol = _eol(text)
     own_line = text[section.start : section.body]
-    new = _with_eol(new, eol).strip("\r\n")
+    new = line_ends.written(new, eol).strip("\r\n")
     # Models often repeat the heading in the new text.
     first, _, rest = new.partition("\n")
     if first.strip() == own_line.strip().lstrip("\ufeff"):
@@ -104,10 +106,8 @@ def _section(text: str, section: _Heading, end: int, new: str) -> str:
 
 def _headings(text: str) -> Iterator[_Heading]:
     fence = ""
-    at = 0
-    for line in text.split("\n"):
-        start, at = at, min(at + len(line) + 1, len(text))
-        bare = line.rstrip("\r").lstrip("\ufeff")
+    for line in _MARKED.finditer(text):
+        bare = line[0].rstrip("\r").lstrip("\ufeff")
         mark = _FENCE.fullmatch(bare)
         if fence:
             if mark and mark[1].startswith(fence) and not mark[2].strip():
@@ -115,7 +115,7 @@ def _headings(text: str) -> Iterator[_Heading]:
         elif mark:
             fence = mark[1]
         elif heading := _parsed(bare):
-            yield _Heading(level=heading[0], title=heading[1], start=start, body=at)
+            yield _Heading(heading[0], heading[1], start=line.start(), body=min(line.end() + 1, len(text)))
 
 
 def _parsed(line: str) -> tuple[int, str] | None:
@@ -134,7 +134,3 @@ def _parsed(line: str) -> tuple[int, str] | None:
 
 def _eol(text: str) -> str:
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
-
-
-def _with_eol(text: str, eol: str) -> str:
-    return re.sub(r"\r?\n", eol, text)

@@ -13,9 +13,10 @@ from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
-from nextcloud_mcp_server.nextcloud.ranking import aside, rank_aside, terms_of
+from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
 from nextcloud_mcp_server.nextcloud.spelling import composed, folded
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import note_pictures, pagination, time_argument
@@ -166,8 +167,10 @@ async def nc_notes_append_content(nc: Account, note_id: Id, content: str) -> res
     """Add text on a new line at the end of a note; nothing needs to be read before."""
     if not content:
         raise InvalidInput("'content' is empty: send the text to add.")
-    before, note = await nc.client(NotesClient).change(note_id, partial(_appended, content), if_match=None)
-    return results.written(note, {"content": _appended(content, before.text)}, before=before)
+    before, sent, note = await nc.client(NotesClient).change(
+        note_id, partial(_appended, content), if_match=None
+    )
+    return results.written(note, {"content": sent}, before=before)
 
 
 @notes.tool("Edit a note", destructive=True)
@@ -190,8 +193,8 @@ async def nc_notes_edit_note(
             return note_edit.replace(text, old_text, new_text)
         return note_edit.replace_section(text, section or "", new_text)
 
-    before, note = await nc.client(NotesClient).change(note_id, edit, if_match=etag)
-    return results.written(note, {"content": edit(before.text)}, before=before)
+    before, sent, note = await nc.client(NotesClient).change(note_id, edit, if_match=etag)
+    return results.written(note, {"content": sent}, before=before)
 
 
 @notes.tool("Delete a note", destructive=True)

@@ -7,8 +7,6 @@ from functools import partial
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from anyio import to_thread
-
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.tasks import edit
 from nextcloud_mcp_server.apps.tasks.edit import TASK, TaskChanges
@@ -16,6 +14,7 @@ from nextcloud_mcp_server.formats import ical
 from nextcloud_mcp_server.formats.ical import Component, Unreadable
 from nextcloud_mcp_server.formats.recurrence import Series
 from nextcloud_mcp_server.nextcloud import parallel
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.caldav import Calendar, Stored
 from nextcloud_mcp_server.nextcloud.calendar_objects import CalendarObjectsClient, ReadObject
 
@@ -67,7 +66,7 @@ class TasksClient(CalendarObjectsClient):
         boards = 0
 
         async def use(name: str, objects: Sequence[ReadObject]) -> None:
-            found[name] = await to_thread.run_sync(partial(_read_all, objects))
+            found[name] = await aside(partial(_read_all, objects), uid=self._http.uid)
 
         async def everything() -> None:
             nonlocal boards

@@ -191,7 +191,7 @@ _FORMS = {
     ),
     ChatClient.CLAUDE_CODE: _Form(
         "Claude Code",
-        "Run this in a terminal (the first line says so where there was no earlier entry):",
+        "Run this in a terminal. The first line removes an earlier entry; if it finds none, go on with the second:",
         _claude_code_command,
         _claude_code_address,
     ),

@@ -118,9 +118,9 @@ async def look_there(
     try:
         info = await nextcloud.server_info()
     except TlsFailed as error:
-        return [Finding(Verdict.FAIL, "TLS", str(error))]
+        return [Finding(Verdict.FAIL, "TLS", f"{error} (The address is {base}.)")]
     except NextcloudError as error:
-        return [Finding(Verdict.FAIL, "Nextcloud", str(error))]
+        return [Finding(Verdict.FAIL, "Nextcloud", f"{error} (The address is {base}.)")]
     found = [
         Finding(Verdict.OK, "Nextcloud", f"{base} is a Nextcloud {info.version}"),
         *_support(info.version, clock()),
@@ -178,7 +178,9 @@ def _packages() -> Iterator[Finding]:
             "install this one from its checkout, into an environment of its own.",
         )
     elif not others:
-        yield Finding(Verdict.OK, "packages", f"nothing shadows {ours}")
+        yield Finding(
+            Verdict.OK, "packages", f"this program runs from {ours}, and no other package replaces it"
+        )
 
 
 def _data_folder(settings: Settings) -> Finding:
@@ -197,11 +199,11 @@ def _data_folder(settings: Settings) -> Finding:
 def _keys(settings: Settings) -> Finding:
     try:
         if settings.token_encryption_keys:
-            KeyRing.parse(settings.token_encryption_keys)
+            KeyRing.parse(settings.token_encryption_keys, source=settings.key_source)
             return Finding(Verdict.OK, "keys", f"given by {settings.key_source}")
         if not settings.key_file.exists():
             return Finding(Verdict.OK, "keys", f"{settings.key_file} is made at first use")
-        KeyRing.parse(load_or_create_key_file(settings.key_file)[0])
+        KeyRing.parse(load_or_create_key_file(settings.key_file)[0], source=settings.key_source)
     except NextcloudMcpError as error:
         return Finding(Verdict.FAIL, "keys", str(error))
     if _readable_by_others(settings.key_file):
@@ -223,7 +225,11 @@ def _document_reader() -> Finding:
     """Try in a document worker what a hostile document would try."""
     ways = isolation_check.open_ways()
     if not ways:
-        return Finding(Verdict.OK, "documents", "their reader can open no file, connection or process")
+        return Finding(
+            Verdict.OK,
+            "documents",
+            "the program that reads PDF and Office files is locked in: it opens no file, connection or process",
+        )
     return Finding(
         Verdict.WARN,
         "documents",
@@ -252,8 +258,8 @@ def _support(version: str, now: datetime) -> Iterator[Finding]:
             f"major version at a time, to {max(releases.ENDS) - 1} or {max(releases.ENDS)}.",
         )
     else:
-        yield Finding(Verdict.OK, "support", f"Nextcloud mends {version} until {end}")
-    if trouble := releases.TROUBLES.get(releases.major_of(version) or 0):
+        yield Finding(Verdict.OK, "support", f"Nextcloud {version} gets security fixes until {end}")
+    if trouble := releases.KNOWN_ISSUES.get(releases.major_of(version) or 0):
         yield Finding(Verdict.WARN, "known trouble", trouble)
 
 

@@ -96,7 +96,7 @@ async def _try(nextcloud: Nextcloud, grants: Sequence[tuple[Grant, bool]]) -> _T
 
 def _findings(tried: _Tried, *, elsewhere: int, missing: int) -> Iterator[Finding]:
     if tried.working:
-        yield Finding(Verdict.OK, _TOPIC, f"{tried.working} work")
+        yield Finding(Verdict.OK, _TOPIC, f"{tried.working} {'works' if tried.working == 1 else 'work'}")
     for uid in tried.refused:
         yield Finding(
             Verdict.WARN if tried.working else Verdict.FAIL,

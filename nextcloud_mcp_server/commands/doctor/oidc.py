@@ -65,7 +65,7 @@ async def look_at_own_address(settings: Settings, pool: httpx2.AsyncClient) -> F
             Verdict.WARN,
             "own address",
             f"{settings.server_url} does not answer from here: start the server, and check the reverse proxy and the "
-            "name. (A network that does not lead back to itself is no trouble when browsers outside get through.)",
+            "name. If browsers outside reach it, ignore this: some networks do not lead back to themselves.",
         )
     if answer.status_code == HTTPStatus.OK and '"status"' in answer.text:
         return Finding(Verdict.OK, "own address", f"{settings.server_url} leads to this server")

@@ -117,6 +117,83 @@ def test_a_name_of_other_letters_is_not_found(name: str, known: str) -> None:
     assert not contains(name, known)
 
 
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        # Tone letters, letters of other scripts and signs, for which no table has a reading.
+        *(("꜀laude", "Claude"), ("C꜂aude", "Claude"), ("Cla꜄de", "Claude"), ("˓laude", "Claude")),
+        *(("Cлaude", "Claude"), ("Curꮥor", "Cursor"), ("ገemini", "Gemini"), ("My ꜀laude Code", "Claude")),
+        *(("★laude", "Claude"), ("*odex", "Codex"), ("my ☽laude", "Claude"), ("?ursor", "Cursor")),
+        # Punctuation that is written for a letter.
+        *(("(laude", "Claude"), ("[laude", "Claude"), ("{laude", "Claude"), ("<laude>", "Claude")),
+        *(("C|aude", "Claude"), ("C!aude", "Claude"), ("Cl@ude", "Claude"), ("Cur$or", "Cursor")),
+        *(("€laude", "Claude"), ("0penAI", "OpenAI"), ("C1aude", "Claude"), ("C£aude", "Claude")),
+        *(("Cl^ude", "Claude"), ("C#atGPT", "ChatGPT"), ("6emini", "Gemini"), ("Le (hat", "Le Chat")),
+        # What writes Latin letters with ideographs.
+        *(("匚laude", "Claude"), ("匚乚卂凵刀乇", "Claude"), ("口penAI", "OpenAI"), ("⊂laude", "Claude")),
+    ],
+)
+def test_one_character_may_stand_for_any_letter_if_it_is_none_and_no_ordinary_punctuation(
+    name: str, known: str
+) -> None:
+    assert contains(name, known)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "Claudia's notes",
+            "Claudio",
+            "Cloud notes",
+            "Clause",
+            "Claud's notes",
+            "Claud’s notes",
+            "Claud´s notes",
+        ),
+        *(
+            "Cursive",
+            "Curso (público)",
+            "Curso: Python",
+            "Curso público",
+            "Curse",
+            "Course",
+            "Курсор",
+            "Cursos",
+        ),
+        *(
+            "Codes",
+            "Code",
+            "Code!",
+            "Code™",
+            "Code*",
+            "Code🚀",
+            "Code助手",
+            "Code会议",
+            "My code",
+            "Codec",
+            "Codeи",
+        ),
+        *("Co-existence", "Co–existence", "Co/existence", "Open-Library", "Open★Library", "Open·Library"),
+        *("Open→Linux", "Open’Lab", "Magna cum laude", "Magna-cum-laude", "Cum “laude”", "Cum 'laude'"),
+        *("Gemeinde", "Gemma", "Mist", "Maestral", "Applaudo", "Nextcloux", "Windsor", "Chat"),
+        *(
+            "Le tchat",
+            "Copy lots",
+            "Perplex",
+            "Notes of mine",
+            "会议记录",
+            "Заметки",
+            "ملاحظات",
+            "Notizen (privat)",
+        ),
+    ],
+)
+def test_an_ordinary_name_imitates_no_client(name: str) -> None:
+    assert imitated(name, "app.example.org") is None
+    assert imitated(name, None) is None
+
+
 def test_what_is_no_letter_may_be_overlooked_and_an_unknown_character_may_be_any() -> None:
     assert readings("-") == {""}
     assert readings("|") == {"", "l"}

@@ -125,7 +125,7 @@ def test_of_several_nextclouds_one_is_named_or_all_are(settings: Settings, capsy
 
     with pytest.raises(ConfigurationError, match="There are several: name one with --nextcloud"):
         revoke(settings)
-    with pytest.raises(ConfigurationError, match=r"Every Nextcloud is disconnected\. Confirm it with --yes"):
+    with pytest.raises(ConfigurationError, match=r"This disconnects every Nextcloud\. Confirm it with --yes"):
         revoke(settings, every=True, yes=False)
     revoke(settings, every=True)
 
@@ -135,6 +135,15 @@ def test_of_several_nextclouds_one_is_named_or_all_are(settings: Settings, capsy
     ]
     revoke(settings)
     assert capsys.readouterr().err == "Nothing is connected.\n"
+
+
+def test_what_would_happen_is_not_told_as_if_it_had(many: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+    with pytest.raises(
+        ConfigurationError, match=r"^This disconnects and signs out every user\. Confirm it with --yes"
+    ):
+        revoke(many, every=True, yes=False)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "y\n"])
@@ -148,7 +157,7 @@ def test_the_operator_is_asked_before_all_is_ended(
             revoke(many, every=True, yes=False)
     else:
         revoke(many, every=True, yes=False)
-        assert "Everybody is disconnected (0)" in capsys.readouterr().out
+        assert "Every user is disconnected (0)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

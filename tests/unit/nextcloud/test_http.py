@@ -475,7 +475,7 @@ async def test_trouble_on_the_way_is_a_sentence_without_what_the_library_said(
 @pytest.mark.parametrize(
     ("cause", "kind", "advice"),
     [
-        (ssl.SSLError("wrong version number"), errors.TlsFailed, "not in the language of https://"),
+        (ssl.SSLError("wrong version number"), errors.TlsFailed, "does not speak https://"),
         (socket.gaierror("not known"), errors.Unreachable, "Check the spelling of NEXTCLOUD_HOST"),
         (ConnectionRefusedError("refused"), errors.Unreachable, "Check its host and port"),
         (OSError("no route"), errors.Unreachable, "cannot be reached"),

@@ -1,3 +1,4 @@
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase, StorageError
+from nextcloud_mcp_server.server import database_file
 from nextcloud_mcp_server.server.database_file import (
     has_state,
     is_current,
@@ -119,6 +121,30 @@ async def test_a_key_file_that_is_gone_is_missed_and_not_replaced(tmp_path: Path
             pass
 
     assert not (tmp_path / "encryption.key").exists()
+
+
+async def test_a_key_file_with_something_else_is_named(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    async with open_database(config):
+        pass
+    config.key_file.write_text("junk")
+
+    with pytest.raises(ConfigurationError, match="^" + re.escape(str(config.key_file))):
+        refuse_unusable_file(config)
+
+
+def test_postgresql_without_its_driver_is_refused_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_module(_: str) -> None: ...
+
+    monkeypatch.setattr(database_file, "find_spec", no_module)
+
+    with pytest.raises(ConfigurationError, match="extra 'postgres'") as caught:
+        refuse_unusable_file(configured(tmp_path, database_url="postgresql://mcp:pw@127.0.0.1/mcp"))
+
+    # The bare name in an index is another project.
+    assert "git+ADDRESS" in str(caught.value)
 
 
 async def test_well_formed_keys_of_another_database_are_refused(tmp_path: Path) -> None:

@@ -206,9 +206,23 @@ def test_a_misspelt_limit_is_refused_since_more_would_be_allowed_than_was_meant(
     )
 
 
+@pytest.mark.parametrize("name", ["MOD", "MODES", "mode", "MDOE", "NEXTCLOUD_MCP_MODE", "MCP_MODE"])
+@pytest.mark.parametrize("text", ["builtin", " OIDC "])
+def test_a_misspelt_mode_for_many_users_is_refused_since_all_would_act_as_one(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+
+    assert (
+        f"{name} is not read; did you mean MODE? Without it this is a server for a single user" in refused()
+    )
+
+
 @pytest.mark.parametrize(
     ("variables", "mode"),
     [
+        # Its value is none of many users.
+        ({"MOD": "fast", "NODE": "x"}, "personal"),
         # It asks for what holds anyway, or stands beside the right one.
         ({"READONLY": "false"}, "personal"),
         ({"READONLY": "true", "READ_ONLY": "true"}, "personal"),
@@ -293,6 +307,7 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"nextcloud_public_url": "cloud.example.org"}, "did you mean https://cloud.example.org?"),
         ({"nextcloud_host": "ftp://cloud.example.org"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://"}, "NEXTCLOUD_HOST is not a web address"),
+        ({"nextcloud_host": " "}, "NEXTCLOUD_HOST is empty: write it like"),
         ({"nextcloud_host": "https://[::1"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_host": "https://cloud.example.org:99999"}, "NEXTCLOUD_HOST is not a web address"),
         ({"nextcloud_public_url": "https://a.example.org/?x=1"}, "NEXTCLOUD_PUBLIC_URL is not a web address"),
@@ -430,6 +445,11 @@ def test_a_page_that_differs_is_found_and_written_again(tmp_path: Path) -> None:
         ("cloud.example.org", "https://cloud.example.org"),
         (" cloud.example.org:8443/nextcloud ", "https://cloud.example.org:8443/nextcloud"),
         ("localhost:8080", "http://localhost:8080"),
+        # A colon or a slash that was left out or typed twice: the scheme was taken for the host.
+        ("http:/127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("https//cloud.example.org", "https://cloud.example.org"),
+        ("https:///cloud.example.org/login", "https://cloud.example.org"),
+        ("http:8080", "https://http:8080"),
         ("127.0.0.1", "http://127.0.0.1"),
         ("[::1]:8080/nextcloud", "http://[::1]:8080/nextcloud"),
         ("localhost.example.org", "https://localhost.example.org"),

@@ -179,6 +179,11 @@ def test_a_text_that_is_no_key_is_refused_without_showing_it(text: str) -> None:
     assert caught.value.__cause__ is None
 
 
+def test_what_is_no_key_is_named_by_the_file_that_holds_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"^/data/encryption\.key holds .* Put the right key back"):
+        KeyRing.parse([SecretStr("junk")], source="/data/encryption.key")
+
+
 def test_an_empty_key_ring_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="keys new"):
         KeyRing.parse([])

@@ -229,7 +229,7 @@ async def test_an_edit_reads_then_writes_with_the_etag_it_read() -> None:
     """B17."""
     notes = Notes(ok({**NOTE, "content": "a"}), ok({**NOTE, "content": "A", "etag": "new"}))
 
-    before, after = await notes.client.change("318", upper, if_match=None)
+    before, _, after = await notes.client.change("318", upper, if_match=None)
 
     assert (before.content, after.etag) == ("a", "new")
     assert notes.asked[1].headers["If-Match"] == f'"{NOTE["etag"]}"'

@@ -144,6 +144,8 @@ async def test_nothing_there_fails_with_what_to_do() -> None:
     found = await examined(refuse)
 
     assert found["Nextcloud"].verdict is Verdict.FAIL
+    # The address as it is used, in which a mistake can be seen.
+    assert found["Nextcloud"].text.endswith(f"(The address is {CLOUD}.)")
 
 
 async def test_a_certificate_that_is_not_accepted_is_named_as_such() -> None:
@@ -256,6 +258,18 @@ def test_a_fresh_computer_has_nothing_to_complain_about(monkeypatch: pytest.Monk
 
     assert {finding.verdict for finding in found.values()} == {Verdict.OK}
     assert set(found) == {"settings", "packages", "data folder", "keys", "documents"}
+
+
+@pytest.mark.process
+def test_a_key_file_with_something_else_is_named_and_not_the_variable() -> None:
+    settings = load()
+    settings.open_data_dir()
+    settings.key_file.write_text("junk")
+
+    keys = here(settings)["keys"]
+
+    assert keys.verdict is Verdict.FAIL
+    assert keys.text.startswith(f"{settings.key_file} holds something that is not a key")
 
 
 @pytest.mark.process

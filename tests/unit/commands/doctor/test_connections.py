@@ -38,7 +38,7 @@ async def test_without_a_database_nothing_is_said_and_none_is_made(stage: Proces
 async def test_a_connection_that_works_is_fine(keyed: ProcessHost) -> None:
     await keyed.connect(await keyed.process())
 
-    assert await examined(keyed) == [Finding(Verdict.OK, "connections", "1 work")]
+    assert await examined(keyed) == [Finding(Verdict.OK, "connections", "1 works")]
 
 
 async def test_a_connection_that_nextcloud_refuses_fails(keyed: ProcessHost) -> None:
