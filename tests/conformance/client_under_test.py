@@ -25,7 +25,14 @@ from nextcloud_mcp_server.errors import NextcloudMcpError
 
 #: The document by which the runner's authorization server would know a client.
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
-_SAMPLES: dict[str, Any] = {"string": "text", "number": 1, "integer": 1, "boolean": True, "array": [], "object": {}}
+_SAMPLES: dict[str, Any] = {
+    "string": "text",
+    "number": 1,
+    "integer": 1,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 
 
 def main() -> None:
