@@ -20,26 +20,6 @@ LINES = {
 }  # fmt: skip
 
 
-WITH_OAUTH = frozenset(
-    {
-        "integration/test_bridge_oauth.py",
-        "unit/bridge/test_browser.py",
-        "unit/commands/test_client_auth.py",
-        "unit/bridge/oauth/test_authorization.py",
-        "unit/bridge/oauth/test_callback.py",
-        "unit/bridge/oauth/test_discovery.py",
-        "unit/bridge/oauth/test_grant.py",
-        "unit/bridge/oauth/test_http_auth.py",
-        "unit/bridge/oauth/test_keyring_vault.py",
-        "unit/bridge/oauth/test_registration.py",
-        "unit/bridge/oauth/test_store.py",
-        "unit/bridge/oauth/test_target.py",
-        "unit/bridge/oauth/test_token_file.py",
-        "unit/bridge/oauth/test_tokens.py",
-    }
-)
-
-
 @cache
 def names_in(file: str) -> frozenset[str]:
     """Return the names of the tests in a file."""
@@ -50,10 +30,8 @@ def names_in(file: str) -> frozenset[str]:
 
 
 def is_missing(file: str, name: str) -> bool:
-    """Say whether a named test is not there; those of OAuth come with the package `bridge/oauth`."""
-    if not (TESTS / file).is_file():
-        return (TESTS.parent / "nextcloud_mcp_server" / "bridge" / "oauth").is_dir() or file not in WITH_OAUTH
-    return name not in names_in(file)
+    """Say whether a named test is not there."""
+    return not (TESTS / file).is_file() or name not in names_in(file)
 
 
 def test_every_line_has_one_row() -> None:
