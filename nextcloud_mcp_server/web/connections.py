@@ -43,8 +43,13 @@ class _Open:
 
     @property
     def oldest_waiting(self) -> "LimitedConnection | None":
-        """The connection that gives way to a new one."""
-        return next(iter(self.silent or self.idle), None)
+        """The connection that gives way to a new one: the oldest of the kind of which there are more.
+
+        Else connections of one kind could hold almost all places, and the few of the other kind, such as a browser
+        that is about to send its request, would give way to each other.
+        """
+        larger = self.silent if len(self.silent) >= len(self.idle) else self.idle
+        return next(iter(larger), None)
 
 
 @dataclass(slots=True)

@@ -440,3 +440,15 @@ async def test_a_code_is_ended_though_its_request_is_forgotten(mapped: ConsentSe
         await mapped.consent_service.end_foreign(params)
 
     assert await mapped.given_back() == [f"access-{codes(params)}"]
+
+
+async def test_a_second_code_of_a_finished_sign_in_is_spent_too(people: ConsentSetup) -> None:
+    start = await people.consent_service.begin_sign_in("account")
+    first, second = (people.issuer.sign_in(start.url, "alice") for _ in range(2))
+    await people.consent_service.finish_sign_in(start.flow.get_secret_value(), first)
+
+    with pytest.raises(SignInRefused):
+        await people.consent_service.finish_sign_in(start.flow.get_secret_value(), second)
+
+    assert codes(first) != codes(second)
+    assert await people.database.spent_codes.is_spent(codes(second))

@@ -219,6 +219,30 @@ async def test_a_connection_without_any_request_gives_way_first_and_the_oldest_b
     assert ended == ["older", "newer", "idle"]
 
 
+async def test_connections_kept_after_an_answer_do_not_push_out_one_that_is_about_to_ask() -> None:
+    """An attacker holds almost all places with answered requests, and then opens connections."""
+    made = ConnectionLimits(most_of_network=4)
+    async with serving(made) as port, AsyncExitStack() as sockets:
+        for _ in range(3):
+            kept = await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+            await kept.send(HEAD + b"Content-Length: 0\r\n\r\n")
+            assert b"200 OK" in await kept.receive()
+        asking = await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+        await until(lambda: sum(len(each.silent) for each in made.open.values()) == 1)
+        # One more, which is in the place of another as soon as it is among those without a request.
+        await sockets.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
+        await until(lambda: sum(each.count for each in made.open.values()) == 4 and _newest_is_in(made))
+        await asking.send(HEAD + b"Content-Length: 0\r\n\r\n")
+
+        answer = await asking.receive()
+
+    assert b"200 OK" in answer
+
+
+def _newest_is_in(made: ConnectionLimits) -> bool:
+    return sum(len(each.silent) + len(each.idle) for each in made.open.values()) == 4
+
+
 async def test_hundreds_of_idle_sockets_of_a_local_user_leave_the_pages_available() -> None:
     async with serving(ConnectionLimits()) as port, AsyncExitStack() as sockets:
         for _ in range(400):

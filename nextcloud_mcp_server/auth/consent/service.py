@@ -144,9 +144,10 @@ class ConsentService:
         """
         returned = await self._sign_in.check_callback(flow, params)
         token = returned.session
-        if await self._database.sign_ins.find(token.get_secret_value()) is not None:
-            # The session of this sign-in exists: its callback was handled before.
-            raise SignInRefused("This sign-in was used already. Start again.")
+        async with spent_unless_used(self._database.spent_codes, params):
+            if await self._database.sign_ins.find(token.get_secret_value()) is not None:
+                # The session of this sign-in exists: its callback was handled before.
+                raise SignInRefused("This sign-in was used already. Start again.")
         person = await self._sign_in.exchange_code(returned)
         now = self._clock()
         signed_in = SignedIn(
