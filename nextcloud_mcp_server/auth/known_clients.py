@@ -68,8 +68,8 @@ def imitated(name: str, place: str | None) -> str | None:
     program on the user's computer is known: there an ordinary spelling proves nothing, and only look-alike
     letters count as an imitation.
 
-    The answers are cached: a name of signs that stand for whole phrases takes a quarter of a second, and anyone can open the
-    page that shows it again and again.
+    The answers are cached: a name of signs that stand for whole phrases takes a quarter of a second, and anyone can
+    open the page that shows it again and again.
     """
     plain, seen = _plain(name), without_hidden(meant(name))
     for known in _KNOWN:
