@@ -77,7 +77,7 @@ def query_of(url: str) -> dict[str, str]:
 
 
 @dataclass
-class Looking:
+class InterruptedLookups:
     """The clients; `meanwhile` runs during a look-up, in place of what happens in another tab."""
 
     records: ClientRepository
@@ -110,7 +110,7 @@ class AuthorizationFixture:
     provisioning: Provisioning
     outbox: Outbox
     tokens: Tokens
-    clients: Looking
+    clients: InterruptedLookups
     sign_in: NextcloudSignIn
     authorization: Authorization
     consent_service: ConsentService
@@ -246,7 +246,7 @@ async def open_authorization(
             groups=groups,
             clock=clock,
         )
-        clients = Looking(database.clients)
+        clients = InterruptedLookups(database.clients)
         requests = Requests(
             Clients(clients, clock=clock, allowed=allowed),
             ClientDocuments(clients, ClientRules(scopes=bound), documents, clock=clock, hosts=allowed),

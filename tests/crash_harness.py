@@ -34,7 +34,7 @@ NEVER = 1_000_000_000
 #: After this every access token has expired.
 HOUR = timedelta(hours=1)
 #: Rows that are never deleted, or only when their user demands it.
-_LASTING = {
+_PERMANENT = {
     "accounts": "SELECT id FROM accounts",
     "permissions": "SELECT issuer, subject, client_id FROM permissions",
     "audit": "SELECT number FROM audit",
@@ -140,20 +140,20 @@ class Killing:
             if await self._try_hard(name):
                 asked.append(name)
 
-        known = self._lasting()
+        known = self._permanent_rows()
         async with self._browsers(names):
             await self._serve()
             await self._server.count(point)
             await self._all(names, self._try_to)
             await self._server.stop()
             self.toll.kills += 1
-            known |= self._lasting()
+            known |= self._permanent_rows()
             # The lease of a killed process lasts this long.
             self._cluster.clock.ahead += LEASE
             await self._serve()
             await self._all(names, try_again)
             await self._server.stop()
-        self.toll.rows_lost += len(known - self._lasting())
+        self.toll.rows_lost += len(known - self._permanent_rows())
         self.toll.broken_databases += self._cluster.rows("PRAGMA integrity_check") != [("ok",)]
         return len(asked)
 
@@ -215,8 +215,8 @@ class Killing:
         self._people += names
         return names
 
-    def _lasting(self) -> set[tuple[Any, ...]]:
-        return {(table, *row) for table, query in _LASTING.items() for row in self._cluster.rows(query)}
+    def _permanent_rows(self) -> set[tuple[Any, ...]]:
+        return {(table, *row) for table, query in _PERMANENT.items() for row in self._cluster.rows(query)}
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ from tests.load_cluster import LIST, URL_MODE, LoadCluster, note_of
 from tests.tokens_fixtures import VERIFIER
 
 #: Rows that none of these requests deletes.
-_LASTING = {
+_PERMANENT = {
     "accounts": "SELECT id FROM accounts",
     "permissions": "SELECT issuer, subject, client_id FROM permissions",
     "audit": "SELECT number FROM audit",
@@ -204,13 +204,13 @@ class Killing:
         await self._kill(self._programs[-self._at_once :], point)
 
     async def _kill(self, programs: Sequence[Program], point: int) -> None:
-        known = self._lasting()
+        known = self._permanent_rows()
         await self._serve()
         await self._server.count(point)
         await self._all(programs, dies=True)
         await self._server.stop()
         self.toll.kills += 1
-        known |= self._lasting()
+        known |= self._permanent_rows()
         self._check()
         # The lease of a killed process lasts this long.
         self._cluster.clock.ahead += LEASE
@@ -219,7 +219,7 @@ class Killing:
             await program.reload()
         await self._all(programs)
         await self._server.stop()
-        self.toll.rows_lost += len(known - self._lasting())
+        self.toll.rows_lost += len(known - self._permanent_rows())
         self._check()
 
     async def settle(self) -> None:
@@ -278,8 +278,8 @@ class Killing:
         ]
         return Program(self._cluster, name, self.toll, http, browser)
 
-    def _lasting(self) -> set[tuple[Any, ...]]:
-        return {(table, *row) for table, query in _LASTING.items() for row in self._cluster.rows(query)}
+    def _permanent_rows(self) -> set[tuple[Any, ...]]:
+        return {(table, *row) for table, query in _PERMANENT.items() for row in self._cluster.rows(query)}
 
 
 @asynccontextmanager

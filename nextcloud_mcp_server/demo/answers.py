@@ -9,7 +9,7 @@ from nextcloud_mcp_server.demo.wire_client import Message
 from nextcloud_mcp_server.errors import NextcloudMcpError, NotAsPromised
 
 #: The errors that a step may raise when it fails.
-TROUBLES = (
+STEP_ERRORS = (
     ExceptionGroup,
     NextcloudMcpError,
     httpx2.HTTPError,

@@ -12,11 +12,11 @@ import httpx2
 from anyio import to_thread
 
 from nextcloud_mcp_server.commands.console import program
-from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
-from nextcloud_mcp_server.demo.browser_log import Looking
+from nextcloud_mcp_server.demo.answers import STEP_ERRORS, expect, fields, reason, result_of, words
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Dialect, Name
 from nextcloud_mcp_server.demo.narrator import Narrator
-from nextcloud_mcp_server.demo.servers import Stage, open_stage
+from nextcloud_mcp_server.demo.page_narrator import PageNarrator
+from nextcloud_mcp_server.demo.servers import SingleUserServers, open_single_user_servers
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
@@ -35,12 +35,12 @@ _CALL_SECONDS = 330
 class Journey:
     """One run, with one client of one user."""
 
-    stage: Stage
+    servers: SingleUserServers
     narrator: Narrator
     dialect: Dialect
     client: WireClient
     alice: Person
-    looking: Looking
+    pages: PageNarrator
     open_page: Callable[[str], object] | None
     consents: int = 0
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -141,10 +141,10 @@ class Journey:
 
     async def _revoke(self) -> None:
         self.narrator.step("Alice ends the access")
-        expect(len(self.stage.sandbox.state.app_passwords) == 1, "Nextcloud does not list one access")
+        expect(len(self.servers.sandbox.state.app_passwords) == 1, "Nextcloud does not list one access")
         message = str(fields(await self._call("revoke_nextcloud_access", {}))["message"])
         self.narrator.say(f"← “{message}”")
-        expect(not self.stage.sandbox.state.app_passwords, "Nextcloud still lists the access")
+        expect(not self.servers.sandbox.state.app_passwords, "Nextcloud still lists the access")
         self.narrator.done("Nextcloud's own list of connected apps is empty again.")
 
     async def _ask_again(self) -> None:
@@ -203,7 +203,7 @@ class Journey:
         self.narrator.say("Nextcloud asks you to sign in: sign in as alice with password alice.")
 
     async def _walk(self, url: str, only: tuple[str, ...]) -> None:
-        self.looking.begin(only)
+        self.pages.begin(only)
         page = await self.alice.allow(url, only=only)
         expect(page.title == "Connected", f"the consent request ended on the page “{page.title}”")
 
@@ -229,7 +229,7 @@ async def play(
         with anyio.fail_after(_MANUAL_SECONDS if manual else _AT_MOST_SECONDS):
             shown = open_page if manual else None
             await _play(DIALECTS[dialect](narrator), narrator, shown, version)
-    except TROUBLES as error:
+    except STEP_ERRORS as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
         ) from error
@@ -244,19 +244,19 @@ async def _play(
     dialect: Dialect, narrator: Narrator, open_page: Callable[[str], object] | None, version: ProfileName
 ) -> None:
     narrator.step("A sandbox Nextcloud and the server start on this computer")
-    async with open_stage(narrator, version) as stage:
-        narrator.item(f"Nextcloud, with the notes and files of Alice: {stage.nextcloud_url}")
-        narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
-        headers = {"Authorization": f"Bearer {stage.secret}"}
+    async with open_single_user_servers(narrator, version) as servers:
+        narrator.item(f"Nextcloud, with the notes and files of Alice: {servers.nextcloud_url}")
+        narrator.item(f"The server, a process of its own ({servers.process_id}): {servers.mcp_url}")
+        headers = {"Authorization": f"Bearer {servers.secret}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=_CALL_SECONDS) as http,
             httpx2.AsyncClient(timeout=_CALL_SECONDS) as browser,
             anyio.create_task_group() as group,
         ):
-            looking = Looking(narrator, {stage.nextcloud_url: "Nextcloud's"})
-            alice = Person("alice", "alice", browser=browser, show=looking)
-            client = dialect.client(http, stage.mcp_url)
-            journey = Journey(stage, narrator, dialect, client, alice, looking, open_page)
+            pages = PageNarrator(narrator, {servers.nextcloud_url: "Nextcloud's"})
+            alice = Person("alice", "alice", browser=browser, show=pages)
+            client = dialect.client(http, servers.mcp_url)
+            journey = Journey(servers, narrator, dialect, client, alice, pages, open_page)
             await journey.connect()
             await group.start(dialect.attend, client)
             await journey.run()

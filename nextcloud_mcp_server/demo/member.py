@@ -7,8 +7,8 @@ import httpx2
 from anyio.abc import TaskGroup
 
 from nextcloud_mcp_server.demo.answers import fields, result_of
-from nextcloud_mcp_server.demo.browser_log import Looking
 from nextcloud_mcp_server.demo.dialect import Ask, Dialect
+from nextcloud_mcp_server.demo.page_narrator import PageNarrator
 from nextcloud_mcp_server.demo.wire_client import Message, WireClient
 from nextcloud_mcp_server.errors import NotAsPromised
 from nextcloud_mcp_server.sandbox.person import Person
@@ -23,7 +23,7 @@ class Member:
     name: str
     uid: str
     person: Person
-    looking: Looking
+    pages: PageNarrator
     dialect: Dialect
     http: httpx2.AsyncClient
     group: TaskGroup

@@ -8,12 +8,12 @@ from typing import Any, Literal, TextIO
 import anyio
 import httpx2
 
-from nextcloud_mcp_server.demo.answers import TROUBLES, expect, fields, reason, result_of, words
-from nextcloud_mcp_server.demo.browser_log import Looking
+from nextcloud_mcp_server.demo.answers import STEP_ERRORS, expect, fields, reason, result_of, words
 from nextcloud_mcp_server.demo.dialect import DIALECTS, Ask, Name
 from nextcloud_mcp_server.demo.member import NOTES, Member
 from nextcloud_mcp_server.demo.narrator import Narrator
 from nextcloud_mcp_server.demo.oauth_client import Found, OAuthClient, claims_of
+from nextcloud_mcp_server.demo.page_narrator import PageNarrator
 from nextcloud_mcp_server.demo.servers import (
     ASSISTANT,
     BuiltinServers,
@@ -44,7 +44,7 @@ _MOST_LOOKS, _LOOK_SECONDS = 100, 0.05
 class Pair:
     """Alice and Bob on one server, with the checks that are independent of the sign-in."""
 
-    stage: MultiUserServers | BuiltinServers
+    servers: MultiUserServers | BuiltinServers
     narrator: Narrator
     alice: Member
     bob: Member
@@ -62,7 +62,7 @@ class Pair:
         self.narrator.step("Bob opens Alice's link")
         self.narrator.say("Another person sent it to him. He signs in as himself:")
         before = self.connected()
-        self.bob.looking.begin(())
+        self.bob.pages.begin(())
         page = await self.bob.person.consent(ask.url)
         expect(page.status == _FORBIDDEN, f"Bob came as far as the page “{page.title}”")
         await self.lists_only(before)
@@ -76,7 +76,7 @@ class Pair:
     def connected(self) -> list[str]:
         """List the users with access at Nextcloud."""
         # By grant: for some seconds after a token refresh Nextcloud also accepts the previous token.
-        known = {(one.uid, one.grant_id) for one in self.stage.sandbox.state.app_passwords.values()}
+        known = {(one.uid, one.grant_id) for one in self.servers.sandbox.state.app_passwords.values()}
         return sorted(uid for uid, _ in known)
 
     async def lists_only(self, expected: list[str]) -> None:
@@ -142,16 +142,16 @@ class People(Pair):
         """Let a user sign in as the server's response demands, and connect the client."""
         self.narrator.step(f"{member.name}'s client is told where to sign in, and {member.name} does")
         app = OAuthClient(ASSISTANT, member.http)
-        found = await app.find(self.stage.mcp_url)
+        found = await app.find(self.servers.mcp_url)
         self.narrator.say("← 401, WWW-Authenticate:")
         self.narrator.quote(found.challenge)
         self.narrator.say(f"What it names leads to {found.issuer}, where {member.name} signs in:")
-        member.looking.begin(())
+        member.pages.begin(())
         token = await app.sign_in(found, member.person)
         claims = claims_of(token)
-        expect(claims["aud"] == self.stage.mcp_url, "the token is good for others as well")
+        expect(claims["aud"] == self.servers.mcp_url, "the token is good for others as well")
         self.narrator.done(f"A token for {claims['sub']}, good for {claims['aud']} and nothing else.")
-        await member.connect(self.stage.mcp_url, token)
+        await member.connect(self.servers.mcp_url, token)
 
     async def run(self) -> None:
         """Run all steps."""
@@ -172,7 +172,7 @@ class People(Pair):
     async def _consent(self, member: Member, ask: Ask) -> None:
         self.narrator.step(f"{member.name} opens it and allows it, while the call waits")
         only = ("notes:read",)
-        member.looking.begin(only)
+        member.pages.begin(only)
         found: list[dict[str, Any]] = []
 
         async def wait() -> None:
@@ -212,7 +212,7 @@ class Newcomers(Pair):
     async def _connect(self, member: Member) -> None:
         self.narrator.step(f"{member.name} gives the server's address to a chat client, and nothing else")
         app = OAuthClient("", member.http)
-        found = await app.find(self.stage.mcp_url)
+        found = await app.find(self.servers.mcp_url)
         self.narrator.say(
             f"← 401. It leads to {found.issuer}, which is the same server. The client registers there:"
         )
@@ -220,11 +220,11 @@ class Newcomers(Pair):
         self.narrator.wire(registered)
         self.narrator.say(f"Then it opens {member.name}'s browser:")
         only = ("notes:read",)
-        member.looking.begin(only)
+        member.pages.begin(only)
         token = await app.sign_in(found, member.person, only=only)
         self.apps[member.uid] = app, found
         expect(member.uid in self.connected(), "Nextcloud does not list the access")
-        await member.connect(self.stage.mcp_url, token)
+        await member.connect(self.servers.mcp_url, token)
         self.narrator.done(
             "One authorization: the client has its token, and the server has its grant at Nextcloud."
         )
@@ -259,8 +259,8 @@ class Newcomers(Pair):
         app.ask_for(challenge, keeping=("notes:read",))
         del self.alice.http.headers["Authorization"]
         only = ("notes:read", "notes:write")
-        self.alice.looking.begin(only)
-        await self.alice.connect(self.stage.mcp_url, await app.sign_in(found, self.alice.person, only=only))
+        self.alice.pages.begin(only)
+        await self.alice.connect(self.servers.mcp_url, await app.sign_in(found, self.alice.person, only=only))
         written = fields(result_of(await self.alice.send(_CREATE, _NEW_NOTE)))
         await self.lists_only(["alice"])
         self.alice.notes.append(written)
@@ -268,7 +268,7 @@ class Newcomers(Pair):
 
     async def _lose_access(self) -> Ask:
         self.narrator.step("Alice ends the access in Nextcloud, and her assistant wants her notes again")
-        kept = self.stage.sandbox.state.app_passwords
+        kept = self.servers.sandbox.state.app_passwords
         for secret in [secret for secret, one in kept.items() if one.uid == self.alice.uid]:
             del kept[secret]
         self.narrator.say(f"→ {NOTES}()")
@@ -277,7 +277,7 @@ class Newcomers(Pair):
     async def _allow_again(self, ask: Ask) -> None:
         self.narrator.step("Alice opens it and allows it, while the call waits")
         only = ("notes:read", "notes:write")
-        self.alice.looking.begin(only)
+        self.alice.pages.begin(only)
 
         async def wait() -> None:
             await self.alice.wait_for(ask, NOTES, {})
@@ -305,7 +305,7 @@ async def play_multi_user(
     try:
         with anyio.fail_after(_AT_MOST_SECONDS):
             await (_play if mode == "oidc" else _play_builtin)(dialect, narrator, version)
-    except TROUBLES as error:
+    except STEP_ERRORS as error:
         raise NotAsPromised(
             f"Step {narrator.steps} ({narrator.step_title}) did not turn out as promised: {reason(error)}"
         ) from error
@@ -317,16 +317,16 @@ async def play_multi_user(
 
 async def _play(dialect: Name, narrator: Narrator, version: ProfileName) -> None:
     narrator.step("A Nextcloud, an identity provider and the server start on this computer")
-    async with open_multi_user_servers(narrator, version) as stage:
-        narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
-        narrator.item(f"An identity provider where both have an account: {stage.issuer.url}")
-        narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
-        places = {stage.nextcloud_url: "Nextcloud's", stage.issuer.url: "The identity provider's"}
+    async with open_multi_user_servers(narrator, version) as servers:
+        narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {servers.nextcloud_url}")
+        narrator.item(f"An identity provider where both have an account: {servers.issuer.url}")
+        narrator.item(f"The server, a process of its own ({servers.process_id}): {servers.mcp_url}")
+        places = {servers.nextcloud_url: "Nextcloud's", servers.issuer.url: "The identity provider's"}
         async with (
             _member(narrator, dialect, "Alice", places) as alice,
             _member(narrator, dialect, "Bob", places) as bob,
         ):
-            people = People(stage, narrator, alice, bob)
+            people = People(servers, narrator, alice, bob)
             await people.sign_in(alice)
             await people.sign_in(bob)
             await people.run()
@@ -334,15 +334,15 @@ async def _play(dialect: Name, narrator: Narrator, version: ProfileName) -> None
 
 async def _play_builtin(dialect: Name, narrator: Narrator, version: ProfileName) -> None:
     narrator.step("A Nextcloud and the server start on this computer, and nothing else")
-    async with open_builtin_servers(narrator, version) as stage:
-        narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {stage.nextcloud_url}")
-        narrator.item(f"The server, a process of its own ({stage.process_id}): {stage.mcp_url}")
-        places = {stage.nextcloud_url: "Nextcloud's"}
+    async with open_builtin_servers(narrator, version) as servers:
+        narrator.item(f"A sandbox Nextcloud, with the notes of Alice and Bob: {servers.nextcloud_url}")
+        narrator.item(f"The server, a process of its own ({servers.process_id}): {servers.mcp_url}")
+        places = {servers.nextcloud_url: "Nextcloud's"}
         async with (
             _member(narrator, dialect, "Alice", places) as alice,
             _member(narrator, dialect, "Bob", places) as bob,
         ):
-            await Newcomers(stage, narrator, alice, bob).run()
+            await Newcomers(servers, narrator, alice, bob).run()
 
 
 @asynccontextmanager
@@ -351,12 +351,12 @@ async def _member(
 ) -> AsyncGenerator[Member]:
     """Create a user with a browser and a client, which has no token yet."""
     uid = who.lower()
-    looking, dialect = Looking(narrator, places), DIALECTS[name](narrator)
+    pages, dialect = PageNarrator(narrator, places), DIALECTS[name](narrator)
     async with (
         httpx2.AsyncClient(timeout=_CALL_SECONDS) as http,
         httpx2.AsyncClient(timeout=_CALL_SECONDS) as browser,
         anyio.create_task_group() as group,
     ):
-        person = Person(uid, uid, browser=browser, show=looking)
-        yield Member(who, uid, person, looking, dialect, http, group)
+        person = Person(uid, uid, browser=browser, show=pages)
+        yield Member(who, uid, person, pages, dialect, http, group)
         group.cancel_scope.cancel()

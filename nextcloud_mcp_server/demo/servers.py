@@ -37,7 +37,7 @@ _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SingleUserServers:
     """Both servers of a single-user demo, running."""
 
     sandbox: Sandbox
@@ -69,7 +69,9 @@ class BuiltinServers:
 
 
 @asynccontextmanager
-async def open_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncGenerator[Stage]:
+async def open_single_user_servers(
+    narrator: Narrator, version: ProfileName = USUAL
+) -> AsyncGenerator[SingleUserServers]:
     """Start both servers on free ports of this computer; leaves nothing behind."""
     sandbox = Sandbox.demo(version=version)
     secret = secrets.token_urlsafe(32)
@@ -81,7 +83,7 @@ async def open_stage(narrator: Narrator, version: ProfileName = USUAL) -> AsyncG
                 process,
             ),
         ):
-            yield Stage(sandbox, nextcloud_url, mcp_url, secret, process.pid)
+            yield SingleUserServers(sandbox, nextcloud_url, mcp_url, secret, process.pid)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import dav, error_mapping, multistatus, remarks
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
@@ -142,7 +142,7 @@ def details_of(response: DavResponse) -> Details:
 
 def number(text: str) -> int | None:
     """Parse an integer, such as a size, or the `-3` of an unlimited quota; None if invalid."""
-    return foreign.integer(text.strip())
+    return untrusted.integer(text.strip())
 
 
 def http_date(text: str) -> datetime | None:

@@ -13,7 +13,7 @@ from typing import Final, cast
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import character_references, foreign
+from nextcloud_mcp_server.formats import character_references, untrusted
 from nextcloud_mcp_server.nextcloud import etag
 from nextcloud_mcp_server.nextcloud.retry import Cause, Passing
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
@@ -334,7 +334,7 @@ def _words(response: httpx2.Response) -> str:
 
 def _json(response: httpx2.Response) -> dict[str, object]:
     try:
-        parsed = foreign.read_json(response.content)
+        parsed = untrusted.read_json(response.content)
     except ValueError:
         return {}
     return cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}

@@ -19,7 +19,7 @@ import httpx2
 from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -83,7 +83,7 @@ class OAuth2Client:
         """
         try:
             response = await self._http.request("GET", _CAPABILITIES, params={"format": "json"})
-            body: Any = foreign.read_json(response.content)
+            body: Any = untrusted.read_json(response.content)
             return body["ocs"]["data"]["capabilities"]["bruteforce"]["allow-listed"] is True
         except (errors.NextcloudError, ValueError, TypeError, KeyError):
             return False
@@ -140,7 +140,7 @@ def _refusal(response: httpx2.Response, refused: errors.NextcloudError) -> error
 
 def _error(response: httpx2.Response) -> object:
     try:
-        body = foreign.read_json(response.content)
+        body = untrusted.read_json(response.content)
     except ValueError:
         return None
     return cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None

@@ -8,7 +8,7 @@ year (docs.nextcloud.com, "Maintenance and release schedule").
 from datetime import date
 from typing import Final
 
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 
 #: The first day without support, by major version.
 ENDS: Final = {
@@ -19,7 +19,7 @@ ENDS: Final = {
 }
 #: Versions whose end is not in that schedule yet, and is derived from the rule of one year.
 BY_RULE: Final = frozenset({34, 35})
-TROUBLES: Final = {
+KNOWN_ISSUES: Final = {
     33: "app passwords may stop working after a while, above all with an app for passwords or single sign-on "
     "(nextcloud/server#58509): affected users are asked to grant access again; an update to 34 is worth a try.",
 }
@@ -27,7 +27,7 @@ TROUBLES: Final = {
 
 def major_of(version: str) -> int | None:
     """Parse the major version; None where the text does not begin with a number."""
-    return foreign.integer(version.partition(".")[0])
+    return untrusted.integer(version.partition(".")[0])
 
 
 def support_ended(version: str, today: date) -> bool | None:

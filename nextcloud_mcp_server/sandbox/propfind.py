@@ -24,6 +24,15 @@ Value = str | Markup | None
 _LIVE_PROTECTED = frozenset(
     {f"{{{DAV}}}{name}" for name in ("getetag", "getcontentlength", "getlastmodified")}
 )
+#: What a PROPFIND without a body returns of a file, and of a folder.
+FILE_PROPERTIES = [
+    f"{{{DAV}}}{name}"
+    for name in ("getlastmodified", "getcontentlength", "resourcetype", "getetag", "getcontenttype")
+]
+_FOLDER_PROPERTIES = [
+    f"{{{DAV}}}{name}"
+    for name in ("getlastmodified", "resourcetype", "quota-used-bytes", "quota-available-bytes", "getetag")
+]
 _FAVORITE = f"{{{OC}}}favorite"
 _LAST_MODIFIED = f"{{{DAV}}}lastmodified"
 
@@ -157,11 +166,7 @@ def _changes(body: bytes) -> Iterator[tuple[str, str | None]]:
 
 
 def _usual(node: Node) -> list[str]:
-    if node.is_folder:
-        names = ("getlastmodified", "resourcetype", "quota-used-bytes", "quota-available-bytes", "getetag")
-    else:
-        names = ("getlastmodified", "getcontentlength", "resourcetype", "getetag", "getcontenttype")
-    return [f"{{{DAV}}}{name}" for name in names]
+    return _FOLDER_PROPERTIES if node.is_folder else FILE_PROPERTIES
 
 
 def _value(place: Place, node: Node, name: str) -> Value:

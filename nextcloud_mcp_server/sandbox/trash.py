@@ -20,7 +20,7 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_implemented,
 )
 from nextcloud_mcp_server.sandbox.files import TrashItem
-from nextcloud_mcp_server.sandbox.propfind import http_date, stub_properties
+from nextcloud_mcp_server.sandbox.propfind import FILE_PROPERTIES, http_date, stub_properties
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.transfer import (
     destination_taken,
@@ -29,11 +29,6 @@ from nextcloud_mcp_server.sandbox.transfer import (
     overwrite_refused,
     read_body,
 )
-
-_USUAL = [
-    f"{{{DAV}}}{name}"
-    for name in ("getlastmodified", "getcontentlength", "resourcetype", "getetag", "getcontenttype")
-]
 
 
 async def answer_trash(
@@ -120,7 +115,7 @@ def _properties(user: User, item: TrashItem, wanted: Sequence[str] | None, *, ba
     if not node.is_folder:
         known[f"{{{DAV}}}getcontentlength"] = str(node.size)
         known[f"{{{DAV}}}getcontenttype"] = node.mime
-    names = [name for name in _USUAL if name in known] if wanted is None else wanted
+    names = [name for name in FILE_PROPERTIES if name in known] if wanted is None else wanted
     missing = [name for name in names if name not in known]
     tail = "/" if node.is_folder else ""
     return Found(

@@ -28,7 +28,7 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
 )
 from nextcloud_mcp_server.sandbox.files import FileFault
 from nextcloud_mcp_server.sandbox.node import Node
-from nextcloud_mcp_server.sandbox.propfind import Place, http_date
+from nextcloud_mcp_server.sandbox.propfind import FILE_PROPERTIES, Place, http_date
 from nextcloud_mcp_server.sandbox.state import Upload, User
 from nextcloud_mcp_server.sandbox.transfer import (
     destination_of,
@@ -39,10 +39,6 @@ from nextcloud_mcp_server.sandbox.transfer import (
 )
 
 _FUTURE = ".file"
-_USUAL = [
-    f"{{{DAV}}}{name}"
-    for name in ("getlastmodified", "getcontentlength", "resourcetype", "getetag", "getcontenttype")
-]
 _TAGGED = re.compile(r"<(?P<uri>[^>]*)> \(\[(?P<etag>[^\]]*)\]\)")
 #: A session, and perhaps something in it.
 _DEEPEST = 2
@@ -182,7 +178,7 @@ def _file(size: int, etag: str, at: int) -> dict[str, str | Markup | None]:
 
 
 def _found(href: str, known: dict[str, str | Markup | None], wanted: Sequence[str] | None) -> Found:
-    names = [name for name in _USUAL if name in known] if wanted is None else wanted
+    names = [name for name in FILE_PROPERTIES if name in known] if wanted is None else wanted
     missing = [name for name in names if name not in known]
     return Found(
         escape_href(href),

@@ -18,14 +18,9 @@ from nextcloud_mcp_server.sandbox.dav_xml import (
     not_implemented,
 )
 from nextcloud_mcp_server.sandbox.node import Content, Node
-from nextcloud_mcp_server.sandbox.propfind import http_date, pick, stub_properties
+from nextcloud_mcp_server.sandbox.propfind import FILE_PROPERTIES, http_date, pick, stub_properties
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.sandbox.transfer import download_content, empty, read_body
-
-_USUAL = [
-    f"{{{DAV}}}{name}"
-    for name in ("getlastmodified", "getcontentlength", "resourcetype", "getetag", "getcontenttype")
-]
 
 
 async def answer_versions(
@@ -52,7 +47,7 @@ async def answer_versions(
         pick(
             escape_href(f"{folder}/{moment}"),
             _properties(user, node, moment, content),
-            _USUAL if wanted is None else wanted,
+            FILE_PROPERTIES if wanted is None else wanted,
         )
         for moment, content in sorted(contents.items())
     ]

@@ -34,8 +34,9 @@ folder you start in could otherwise send your data elsewhere. Use your shell, yo
 `docker compose` (which reads `.env` beside `docker-compose.yml`) to set them.
 
 A misspelt name is not silently ignored: the log, a refusal to start, `config` and `doctor` say what it probably meant.
-If it would limit what can be done, such as `READONLY` in place of `READ_ONLY`, the server does not start. A combination
-that cannot be safe is refused at start, with the variable's name and the fix. One error names all that is wrong.
+If it would limit what can be done, such as `READONLY` in place of `READ_ONLY` or `MOD=builtin`, the server does not
+start. A combination that cannot be safe is refused at start, with the variable's name and the fix. One error names all
+that is wrong.
 
 `NEXTCLOUD_HOST` may be the address of any page of your Nextcloud, as the browser shows it: `/login`, `/apps/…` and
 `/index.php` are cut off.

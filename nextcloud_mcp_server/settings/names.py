@@ -54,13 +54,16 @@ MUTABLE_CLAIMS = frozenset(
 )
 #: How names begin that belong to this server alone.
 PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
-#: The prefix of variables for the tests against a real Nextcloud.
-_TEST_PREFIX = "NEXTCLOUD_TEST_"
+#: The prefixes of variables for the tests against a real Nextcloud, and for the client of other servers.
+_OTHER_PREFIXES = ("NEXTCLOUD_TEST_", "NEXTCLOUD_MCP_CLIENT_")
 #: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
 #: What operators put before a name of ours, without its underscores.
 _OWN_PREFIXES = ("NEXTCLOUD", "MCP")
+_MODE = "MODE"
+#: No other program has a variable with such a value and nearly this name.
+_MULTI_USER_MODES = frozenset({"oidc", "builtin"})
 #: What a variable holds that limits nothing.
 _NO_LIMIT = frozenset({"", "0", "false", "no", "off", "none"})
 
@@ -177,11 +180,13 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 def lost_limits(environ: Mapping[str, str]) -> list[str]:
     """Return an error for each variable that was meant to limit what can be done, and is not read.
 
-    `READONLY=true` would be a server that changes things. Other misspelt variables are warnings only, since they may
-    belong to another program.
+    `READONLY=true` would be a server that changes things, `MOD=builtin` one that acts as a single user for every
+    client. Other misspelt variables are warnings only, since they may belong to another program.
     """
+    why = {_MODE: "Without it this is a server for a single user"}
     return [
-        f"{name} is not read; did you mean {meant}? That would limit what can be done: rename it, or take it out."
+        f"{name} is not read; did you mean {meant}? "
+        f"{why.get(meant, 'That would limit what can be done')}: rename it, or take it out."
         for name, meant in _lost_limits(environ).items()
     ]
 
@@ -191,9 +196,10 @@ def _lost_limits(environ: Mapping[str, str]) -> dict[str, str]:
     limits = {_squeezed(env_name(field)): env_name(field) for field in here}
     found: dict[str, str] = {}
     for name, text in environ.items():
-        meant = _meant_limit(name, limits)
+        value = text.strip().lower()
+        meant = _meant_limit(name, {_MODE: _MODE} if value in _MULTI_USER_MODES else limits)
         # The right variable says what was meant.
-        if meant and name != meant and not environ.get(meant) and text.strip().lower() not in _NO_LIMIT:
+        if meant and name != meant and not environ.get(meant) and value not in _NO_LIMIT:
             found[name] = meant
     return found
 
@@ -237,7 +243,7 @@ def _lacks_a_letter(name: str, known: str) -> bool:
 
 
 def _about(name: str, known: set[str]) -> Iterable[str]:
-    if name in known or name.startswith(_TEST_PREFIX):
+    if name in known or name.startswith(_OTHER_PREFIXES):
         return
     if name == "NEXTCLOUD_URL":
         yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."

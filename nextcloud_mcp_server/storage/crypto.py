@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,6 +19,9 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import ConfigurationError, Unsealable
 from nextcloud_mcp_server.storage.records import Principal
+
+_Row = TypeVar("_Row")
+_Opened = TypeVar("_Opened")
 
 _VERSION = b"\x01"
 _KEY_BYTES = 32
@@ -212,6 +216,15 @@ def _create_key_file(path: Path) -> bool:
         return False
     finally:
         draft.unlink()
+
+
+def readable(rows: Iterable[_Row], open_row: Callable[[_Row], _Opened]) -> list[_Opened]:
+    """Decrypt rows; those whose key is missing are left out."""
+    found: list[_Opened] = []
+    for row in rows:
+        with contextlib.suppress(Unsealable):
+            found.append(open_row(row))
+    return found
 
 
 def _decode_key(text: SecretStr, source: str) -> bytes:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.consent import Change, GrantTransaction
+from nextcloud_mcp_server.storage.crypto import readable
 from nextcloud_mcp_server.storage.elicitations import end_own_of_client
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
@@ -243,11 +245,7 @@ class GrantRepository:
         )
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
-        found: list[Permission] = []
-        for row in rows:
-            with contextlib.suppress(Unsealable):
-                found.append(open_permission(self._transactions.keys, principal, row))
-        return found
+        return readable(rows, partial(open_permission, self._transactions.keys, principal))
 
     async def set_scopes(self, principal: Principal, client_id: str, scopes: frozenset[str]) -> None:
         """Replace the scopes of a client."""
@@ -293,11 +291,7 @@ class GrantRepository:
         query = select_grants(true()).order_by(accounts.c.created_at, accounts.c.id, permissions.c.client_id)
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
-        found: list[Grant] = []
-        for row in rows:
-            with contextlib.suppress(Unsealable):
-                found.append(open_grant(self._transactions.keys, row))
-        return found
+        return readable(rows, partial(open_grant, self._transactions.keys))
 
     async def _update_permission(
         self,

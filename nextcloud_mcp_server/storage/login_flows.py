@@ -1,19 +1,19 @@
 """Login flows: those that are being polled at Nextcloud."""
 
-import contextlib
 import json
 import uuid
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
 from sqlalchemy import Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError, Unsealable
+from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError
 from nextcloud_mcp_server.storage import lease as leases
-from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
+from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of, readable
 from nextcloud_mcp_server.storage.models import elicitations, login_flows, owned_by
 from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD, insert_item
 from nextcloud_mcp_server.storage.records import ElicitationState, LoginFlow, LoginResult, Principal
@@ -115,11 +115,7 @@ class LoginFlowRepository:
                 limit=limit,
                 within=within,
             )
-        flows: list[LoginFlow] = []
-        for row in rows:
-            with contextlib.suppress(Unsealable):
-                flows.append(_flow(self._transactions.keys, row))
-        return flows
+        return readable(rows, partial(_flow, self._transactions.keys))
 
     async def lease_one(
         self, elicitation_id: str, *, owner: str, lease: timedelta, from_others: bool

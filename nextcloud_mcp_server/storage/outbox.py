@@ -1,17 +1,16 @@
 """The outbox: work that must be done at Nextcloud even after a crash."""
 
-import contextlib
 import uuid
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
 from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage import lease as leases
-from nextcloud_mcp_server.storage.crypto import KeyRing
+from nextcloud_mcp_server.storage.crypto import KeyRing, readable
 from nextcloud_mcp_server.storage.models import outbox, owned_by
 from nextcloud_mcp_server.storage.records import OutboxItem, Principal, Tokens
 from nextcloud_mcp_server.storage.tokens import REVOKE_TOKENS, dump_tokens
@@ -90,11 +89,7 @@ class OutboxRepository:
                 limit=limit,
                 within=within,
             )
-        items: list[OutboxItem] = []
-        for row in rows:
-            with contextlib.suppress(Unsealable):
-                items.append(_item(self._transactions.keys, row))
-        return items
+        return readable(rows, partial(_item, self._transactions.keys))
 
     async def done(self, item_id: str) -> None:
         """Delete work that is done, and its secret with it."""

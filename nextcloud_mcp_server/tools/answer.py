@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from nextcloud_mcp_server.errors import Link, TooLarge
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
 from nextcloud_mcp_server.protocol import wire
-from nextcloud_mcp_server.tools.consent_links import DEFANGED, may_hold_link, neutralise_links
+from nextcloud_mcp_server.tools.consent_links import NEUTRALISED, may_hold_link, neutralise_links
 from nextcloud_mcp_server.tools.result import Document, ImageResult, NextStep, Result
 
 #: The limit for text and structured content of one result together; about 25,000 tokens.
@@ -30,7 +30,7 @@ def holds_neutralised_links(value: object) -> bool:
         return any(holds_neutralised_links(item) for item in cast("list[object]", value))
     if isinstance(value, dict):
         return any(holds_neutralised_links(item) for item in cast("dict[str, object]", value).values())
-    return isinstance(value, str) and DEFANGED in value
+    return isinstance(value, str) and NEUTRALISED in value
 
 
 def safe(text: str) -> str:

@@ -131,7 +131,7 @@ class GuardedTool(Tool):
             answer.holds_neutralised_links(value) for value in arguments.values()
         ):
             raise InvalidInput(
-                f'The text "{answer.DEFANGED}" stands for a link that was not shown; '
+                f'The text "{answer.NEUTRALISED}" stands for a link that was not shown; '
                 "writing it back would lose the link. Leave that passage out or edit around it."
             )
 

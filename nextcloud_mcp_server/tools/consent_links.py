@@ -17,7 +17,7 @@ from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.tools import parameter_names
 
 #: Replaces a link.
-DEFANGED = "[link removed: it would open a consent page]"
+NEUTRALISED = "[link removed: it would open a consent page]"
 
 _WORD = re.compile(r"""[^\s<>"'()\[\]]+""")
 #: Markdown and browsers take other spaces, such as U+00A0, for parts of a link.
@@ -85,7 +85,7 @@ def may_hold_link(written: str) -> bool:
 
 def _spaced(link: re.Match[str]) -> str:
     whole = link.group()
-    return DEFANGED if _BLANK.search(whole) is not None and _grants(whole.strip()) else whole
+    return NEUTRALISED if _BLANK.search(whole) is not None and _grants(whole.strip()) else whole
 
 
 def _of_token(token: re.Match[str]) -> str:
@@ -95,17 +95,17 @@ def _of_token(token: re.Match[str]) -> str:
     plain = _RUN.sub(_of_run, whole)
     if _CUT_RUNS.search(plain) is None or not _grants(plain, longest_query=_LONGEST_ADDRESS):
         return plain
-    return DEFANGED
+    return NEUTRALISED
 
 
 def _of_run(run: re.Match[str]) -> str:
     whole = run.group()
     plain = _WORD.sub(_of_word, whole)
-    return DEFANGED if _CUT_WORDS.search(whole) is not None and _grants(plain) else plain
+    return NEUTRALISED if _CUT_WORDS.search(whole) is not None and _grants(plain) else plain
 
 
 def _of_word(word: re.Match[str]) -> str:
-    return DEFANGED if _grants(word.group()) else word.group()
+    return NEUTRALISED if _grants(word.group()) else word.group()
 
 
 def _grants(link: str, *, longest_query: int | None = None) -> bool:

@@ -118,7 +118,7 @@ async def test_sampling(prompt: str, ctx: Ctx) -> list[TextContent]:
     return _text(f"LLM response: {getattr(answer.content, 'text', '')}")
 
 
-class Somebody(BaseModel):
+class UserDetails(BaseModel):
     """What `test_elicitation` asks for."""
 
     username: str = Field(description="User's response")
@@ -167,7 +167,7 @@ async def _elicit(ctx: Ctx, message: str, schema: type[BaseModel]) -> list[TextC
 
 async def test_elicitation(message: str, ctx: Ctx) -> list[TextContent]:
     """Ask the user for two texts."""
-    answer = await ctx.elicit(message, Somebody)
+    answer = await ctx.elicit(message, UserDetails)
     content = answer.data.model_dump_json() if answer.action == "accept" else "{}"
     return _text(f"User response: action={answer.action}, content={content}")
 

@@ -23,7 +23,7 @@ PLAIN_HOSTS = ",".join(sorted({host for row in CLIENTS for host in row.plain_hos
 
 @pytest.fixture(scope="module")
 async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[BuiltinApp]:
-    async with open_builtin_app(tmp_path_factory.mktemp("house"), plain_hosts=PLAIN_HOSTS) as opened:
+    async with open_builtin_app(tmp_path_factory.mktemp("builtin"), plain_hosts=PLAIN_HOSTS) as opened:
         yield opened
 
 

@@ -27,11 +27,11 @@ def assert_each_page_is_accessible(
     browser: Browser,
     look: WindowOptions,
     axe: str,
-    scenes: Iterable[tuple[str, Callable[[BlockingPage], None]]],
+    cases: Iterable[tuple[str, Callable[[BlockingPage], None]]],
 ) -> None:
     """Fail for a page with a violation, in another language than asked for, or wider than the screen.
 
-    Each scene leads one page somewhere. It is the same page without its cookies, since opening a new one takes Chromium
+    Each case leads one page somewhere. It is the same page without its cookies, since opening a new one takes Chromium
     longer than all the checks.
     """
     refused: list[str] = []
@@ -45,7 +45,7 @@ def assert_each_page_is_accessible(
     # A machine with other work takes longer than playwright's half minute.
     page.set_default_timeout(_PATIENCE_MS)
     page.on("console", hear)
-    for name, show in scenes:
+    for name, show in cases:
         # A page that is left for itself would be a reload, which keeps what was ticked.
         leave(page)
         page.unroute_all()

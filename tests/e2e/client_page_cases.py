@@ -207,7 +207,7 @@ def _account_app_out(stage: MultiUserServers, page: Page) -> None:
     page.locator("form[action='/account/sign-out-app'] button").first.click()
 
 
-CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
+CLIENT_CASES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "authorize": _claude,
     "authorize-itself": _itself,
     "authorize-program": _program,
@@ -238,4 +238,4 @@ CLIENT_SCENES: dict[str, Callable[[MultiUserServers, Page], None]] = {
     "account-app-out": _account_app_out,
 }
 #: The pages in the documentation: the same, and one that is too common to be checked here.
-PICTURED_SCENES = {**CLIENT_SCENES, "account-of-a-household": _account_of_a_household}
+PICTURED_CASES = {**CLIENT_CASES, "account-of-a-household": _account_of_a_household}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.e2e.client_page_cases import PICTURED_SCENES
-from tests.e2e.multi_user_page_cases import PEOPLE_SCENES
+from tests.e2e.client_page_cases import PICTURED_CASES
+from tests.e2e.multi_user_page_cases import PEOPLE_CASES
 from tests.e2e.multi_user_server import raised_multi_user
-from tests.e2e.page_cases import SCENES
+from tests.e2e.page_cases import PAGE_CASES
 from tests.e2e.single_user_server import PHONE, WindowOptions, chromium_options, raised, window_options
 
 # Narrower than a real desktop: only the card matters, not the empty space around it.
@@ -55,18 +55,18 @@ def take(folder: Path) -> None:
         raised_multi_user(lets_clients_in=True) as clients,
     ):
         browser = playwright.chromium.launch(**chromium_options())
-        for name, (scene, options) in SHOTS.items():
+        for name, (case, options) in SHOTS.items():
             stage.consent.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
-                SCENES[scene](stage, page)
-        for name, (scene, options) in PEOPLE_SHOTS.items():
+                PAGE_CASES[case](stage, page)
+        for name, (case, options) in PEOPLE_SHOTS.items():
             people.consent_service.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
-                PEOPLE_SCENES[scene](people, page)
-        for name, (scene, options) in CLIENT_SHOTS.items():
+                PEOPLE_CASES[case](people, page)
+        for name, (case, options) in CLIENT_SHOTS.items():
             clients.clients.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
-                PICTURED_SCENES[scene](clients, page)
+                PICTURED_CASES[case](clients, page)
         browser.close()
 
 

@@ -16,14 +16,14 @@ import httpx2
 
 from tests import crash_harness
 from tests.crash_harness import Toll
-from tests.load import bearer, felt, multi_user, process, renewal
+from tests.load import bearer, felt, multi_user, process, token_refresh
 from tests.load import year as years
 from tests.load.attack import Attack, attack
+from tests.load.bridged import Bridged, bridged
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.fake_responses import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.felt import Felt
 from tests.load.multi_user import Crossed, Slow
-from tests.load.renewal import Renewals
 from tests.load.servers import (
     GET_NOTE,
     LIST_1000,
@@ -38,6 +38,7 @@ from tests.load.servers import (
     reason,
     running,
 )
+from tests.load.token_refresh import Refreshes
 from tests.load.token_requests import TokenRequests, token_requests
 from tests.load_cluster import open_cluster
 
@@ -124,13 +125,14 @@ class Measured:
     felt: list[Felt] = field(default_factory=list[Felt])
     token_milliseconds: float | None = None
     token_requests: TokenRequests | None = None
-    renewals: Renewals | None = None
+    refreshes: Refreshes | None = None
     toll: Toll | None = None
     crossed: Crossed | None = None
     pending_mb: float | None = None
     waiters_share: float | None = None
     slow: Slow | None = None
     attack: Attack | None = None
+    bridged: Bridged | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -248,7 +250,7 @@ class Bench:
 
     async def renew(self) -> None:
         """Count the token refreshes of one grant that several processes share."""
-        self.measured.renewals = await renewal.renewals(self._apart("renew"), self._effort.expiries)
+        self.measured.refreshes = await token_refresh.refreshes(self._apart("renew"), self._effort.expiries)
 
     async def kill(self) -> None:
         """Kill servers during users' requests, and count what was lost."""
@@ -277,6 +279,13 @@ class Bench:
     async def attack(self) -> None:
         """Time calls while another user's client sends as many requests as it can."""
         self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
+
+    async def bridge(self) -> None:
+        """Measure what the bridge adds to a call, and what many calls leave behind in it."""
+        effort = self._effort
+        self.measured.bridged = await bridged(
+            self._servers["ours"], self._apart("bridge"), calls=effort.calls, rounds=effort.rounds
+        )
 
     def _apart(self, name: str) -> Path:
         folder = self._folder / name

@@ -6,7 +6,7 @@ from tests.load.attack import p99
 from tests.load.measure import Measured
 from tests.load.metric import Metric
 from tests.load.multi_user import PENDING, WAITERS
-from tests.load.renewal import PROCESSES
+from tests.load.token_refresh import PROCESSES
 
 UNMEASURED = "not measured"
 MOST_MB = 20
@@ -18,7 +18,7 @@ MOST_MB_ATTACKED = 100
 
 def multi_user_metrics(measured: Measured) -> Iterator[Metric]:
     """Yield the metrics."""
-    yield from _renewals(measured)
+    yield from _refreshes(measured)
     yield from _toll(measured)
     yield _crossed(measured)
     yield _pending(measured)
@@ -27,8 +27,8 @@ def multi_user_metrics(measured: Measured) -> Iterator[Metric]:
     yield from _attack(measured)
 
 
-def _renewals(measured: Measured) -> Iterator[Metric]:
-    found, name = measured.renewals, f"{PROCESSES} processes, one grant"
+def _refreshes(measured: Measured) -> Iterator[Metric]:
+    found, name = measured.refreshes, f"{PROCESSES} processes, one grant"
     if found is None:
         yield Metric(f"{name}: refreshes per expiry", "1", UNMEASURED, None)
         return
@@ -77,7 +77,7 @@ def _waiters(measured: Measured) -> Metric:
 
 
 def _slow(measured: Measured) -> Metric:
-    name, found = "p99 beside somebody with a slow Nextcloud", measured.slow
+    name, found = "p99 beside a user with a slow Nextcloud", measured.slow
     if found is None:
         return Metric(name, f"≤ {MOST_TIMES} times", UNMEASURED, None)
     ratio = found.beside / found.quiet

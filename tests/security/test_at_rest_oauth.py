@@ -85,7 +85,7 @@ async def connect(database: Database, principal: Principal) -> None:
 
 
 async def depart(database: Database, principal: Principal, state: str) -> None:
-    asked = await ask(database, principal, "leg")
+    asked = await ask(database, principal, "request")
     grant_request = GrantRequest(
         state=SecretStr(state),
         elicitation_id=asked.id,

@@ -127,7 +127,7 @@ async def test_a_refusal_of_the_question_for_apps_alone_ends_nothing(
     ],
 )
 def test_a_consent_link_is_found_however_it_is_spelled(link: str) -> None:
-    assert answer.neutralise_links(f"see {link} now") == f"see {answer.DEFANGED} now"
+    assert answer.neutralise_links(f"see {link} now") == f"see {answer.NEUTRALISED} now"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 async def builtin_app(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[BuiltinApp]:
-    async with open_builtin_app(tmp_path_factory.mktemp("house")) as opened:
+    async with open_builtin_app(tmp_path_factory.mktemp("builtin")) as opened:
         yield opened
 
 

@@ -221,7 +221,7 @@ async def test_the_third_look_of_another_user_ends_the_consent_request_and_the_o
         await sign_in(alice, consent_service, "alice")
         told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
 
-    assert "Another user opened the link several times" in told.text
+    assert "Another person opened the link several times" in told.text
 
 
 async def test_a_login_flow_is_shown_to_and_ended_by_its_own_user_alone(
@@ -696,7 +696,7 @@ async def test_no_answer_sends_a_browser_anywhere_but_to_our_own_pages(
 
 
 @pytest.mark.parametrize("callback", ["sign-in", "nextcloud"])
-@pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other leg", "other browser"])
+@pytest.mark.parametrize("change", ["payload", "mac", "no mac", "other callback", "other browser"])
 async def test_a_cookie_of_another_user_leads_our_page_nowhere(
     people: httpx2.AsyncClient, consent_service: MultiUserPages, callback: str, change: str
 ) -> None:
@@ -719,7 +719,7 @@ async def test_a_cookie_of_another_user_leads_our_page_nowhere(
         "payload": f"{foreign[callback].partition('.')[0]}.{mac}",
         "mac": f"{payload}.{'0' * 64}",
         "no mac": payload,
-        "other leg": other,
+        "other callback": other,
         "other browser": foreign[callback],
     }[change]
     people.cookies.set("__Host-redirect", value, domain=HOST)

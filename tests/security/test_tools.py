@@ -61,7 +61,7 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
 @pytest.mark.parametrize("path", [PROVISION, SIGN_IN, CONSENT, NEXTCLOUD, CONFIRM, NOT_ME, DONE])
 def test_every_page_of_a_consent_request_is_one_that_no_text_may_link_to(path: str) -> None:
     """Without a session they all lead to the page of the request, which may be another client's."""
-    assert answer.neutralise_links(f"https://mcp.example.org{path}?elicitationId=1") == answer.DEFANGED
+    assert answer.neutralise_links(f"https://mcp.example.org{path}?elicitationId=1") == answer.NEUTRALISED
 
 
 class Quoted(Result):
@@ -109,7 +109,7 @@ class Quoted(Result):
 )
 def test_a_consent_link_is_removed_in_every_spelling_a_browser_takes(link: str) -> None:
     assert answer.neutralise_links(f"see {link}, or [here]({link})!") == (
-        f"see {answer.DEFANGED} or [here]({answer.DEFANGED})!"
+        f"see {answer.NEUTRALISED} or [here]({answer.NEUTRALISED})!"
     )
 
 
@@ -119,7 +119,7 @@ def test_a_result_whose_only_consent_link_separates_by_semicolons_loses_it() -> 
 
     sent = answer.result(Quoted(text=f"see {link}"))
 
-    assert sent.structured_content == {"text": f"see {answer.DEFANGED}"}
+    assert sent.structured_content == {"text": f"see {answer.NEUTRALISED}"}
 
 
 def test_looking_for_links_takes_no_time_on_hostile_text() -> None:

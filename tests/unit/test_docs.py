@@ -1,17 +1,21 @@
 """The documents, as a user follows them who has nothing else."""
 
+import ast
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from nextcloud_mcp_server.auth.scopes import SCOPES, TOOLSET_SCOPES
+from nextcloud_mcp_server.bridge.configuration import PREFIX as CLIENT_PREFIX
 from nextcloud_mcp_server.cli import app
 from nextcloud_mcp_server.settings.names import PREFIXES, known_variables
 from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
-from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS
+from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -110,6 +114,100 @@ def words(cell: str) -> tuple[str, ...]:
     return tuple(re.findall(r"`([^`]+)`", cell))
 
 
+def layout() -> Iterator[str]:
+    """Yield the packages and the files that the layout draws, below the package."""
+    drawing = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    above: list[str] = []
+    for line in drawing.partition("nextcloud_mcp_server/\n")[2].partition("\nalembic/")[0].splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2 - 1
+        if depth < 2 and (entry := re.match(r"[a-z_]+(?:/|\.py)(?=\s)", line.strip())):
+            above = [*above[:depth], entry[0]]
+            yield "".join(above)
+
+
+def test_the_layout_draws_every_package_and_every_module_at_the_top() -> None:
+    package = ROOT / "nextcloud_mcp_server"
+    here = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")} | {
+        path.name for path in package.glob("*.py") if not path.name.startswith("__")
+    }
+
+    drawn = set(layout())
+
+    assert {entry for entry in drawn if not (package / entry).exists()} == set()
+    assert here - drawn == set()
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_direction_of_imports_that_a_page_draws_is_the_one_that_is_checked(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = next(
+        one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers"
+    )
+
+    (drawn,) = re.findall(r"cli(?: → [a-z]+(?:, [a-z]+)*)+", text)
+
+    # What few modules import, and the messages that all may log, would only make the drawing longer.
+    checked = [
+        {*re.findall(r"\w+", layer)} - {"__main__", "demo", "logs", "bridge_errors", "error_root"}
+        for layer in layers
+    ]
+    assert [{*step.split(", ")} for step in drawn.split(" → ")] == [names for names in checked if names]
+
+
+#: Of the example app.
+EXAMPLES = {"nc_recipes_get_recipe", "recipes:read", "recipes:write"}
+
+
+def test_every_tool_scope_and_target_that_a_document_names_is_one() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in DOCUMENTS if path.name != "CHANGELOG.md"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    tools = {old.name for name in TOOLSETS for spec in load(name).tools for old in (spec, *spec.old_names)}
+
+    def named(pattern: str) -> set[str]:
+        return {found for text in texts for found in re.findall(pattern, text)}
+
+    assert named(r"\bnc_[a-z_]+[a-z]\b") - tools - EXAMPLES == set()
+    assert named(r"`([a-z_]+:(?:read|write))`") - {*SCOPES} - EXAMPLES == set()
+    assert named(r"`make ([a-z-]+)") - {*re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE)} == set()
+
+
+def defined(path: Path) -> set[str]:
+    """Return what a module defines: names at its top, and methods, also as `Class.method`."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        found |= {
+            name.id
+            for name in ast.walk(node)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        }
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+            methods = {
+                part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+            found |= methods | {f"{node.name}.{method}" for method in methods}
+    return found
+
+
+@pytest.mark.parametrize("row", table_below("architecture.md", "## Where to look"), ids=lambda row: row[0])
+def test_where_to_look_there_is_what_is_looked_for(row: list[str]) -> None:
+    _, code, tests = row
+    package = ROOT / "nextcloud_mcp_server"
+    modules = [word for word in words(code) if "/" in word]
+    names = [word for word in words(code) if re.fullmatch(r"[\w.]+", word)]
+    files = [path for word in modules for path in package.glob(word.replace("<name>", "*"))]
+
+    assert [word for word in modules if not [*package.glob(word.replace("<name>", "*"))]] == []
+    known = set[str]().union(*(defined(path) for path in files if path.suffix == ".py"))
+    assert [name for name in names if name not in known] == []
+    folder = ROOT
+    for word in words(tests):
+        path = ROOT / word if word.startswith("tests/") else folder / word
+        assert path.exists(), word
+        folder = path.parent
+
+
 def test_the_page_of_identity_providers_lists_every_scope_by_its_toolset() -> None:
     listed = {toolset: words(scopes) for names, scopes in table_below("identity-providers.md", "## The scopes")
               for toolset in words(names)}  # fmt: skip
@@ -148,6 +246,16 @@ def test_every_variable_that_a_document_names_is_one(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     named = set(re.findall(r"(?<![\w$])(?:" + "|".join(PREFIXES) + r")[A-Z_]*[A-Z]\b", text))
 
-    lost = {name for name in named - OTHERS if not name.startswith("NEXTCLOUD_TEST_")} - {*known_variables()}
+    others = {name for name in named if name.startswith("NEXTCLOUD_TEST_") or is_read_by_the_client(name)}
+    lost = named - OTHERS - others - {*known_variables()}
 
     assert lost == set()
+
+
+def is_read_by_the_client(name: str) -> bool:
+    """Say whether the client of other servers reads a variable; its code may have the name without the prefix."""
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "nextcloud_mcp_server" / "bridge").rglob("*.py")
+    )
+    short = name.removeprefix(CLIENT_PREFIX)
+    return name != short and bool(re.search(rf'["}}]{short}"|"{name}"', code))

@@ -12,7 +12,7 @@ from typing import Annotated, Final, cast
 from pydantic import BeforeValidator, Field
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
@@ -73,7 +73,7 @@ class Question(Answer):
             return answer
         labels = {option.id: option.text for option in self.options}
         try:
-            return _worded(foreign.read_json(answer), labels)
+            return _worded(untrusted.read_json(answer), labels)
         except (ValueError, RecursionError):
             return answer
 

@@ -18,7 +18,7 @@ from nextcloud_mcp_server.apps.mail.client import (
     Message,
     MessageStub,
 )
-from nextcloud_mcp_server.formats import character_references, foreign
+from nextcloud_mcp_server.formats import character_references, untrusted
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
@@ -204,7 +204,7 @@ def _filters(sender: str, *, unread: bool, starred: bool) -> list[tuple[str, str
 def _ids(after: Position | None) -> frozenset[str]:
     """Return the ids that the last page showed of its last second."""
     names = after.name.split(",") if after is not None else []
-    return frozenset(name for name in names if foreign.integer(name) is not None)
+    return frozenset(name for name in names if untrusted.integer(name) is not None)
 
 
 def _position(shown: Sequence[MessageStub], after: Position | None) -> Position:

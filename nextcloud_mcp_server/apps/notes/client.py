@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.aside import aside
@@ -127,7 +127,7 @@ class NotesClient(AppClient):
         return NotePage(
             notes=_notes(decoded(response, _NOTES)),
             cursor=following,
-            pending=foreign.integer(pending) or 0,
+            pending=untrusted.integer(pending) or 0,
             listed_at=_listed_at(response),
         )
 

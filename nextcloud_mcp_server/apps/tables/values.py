@@ -15,7 +15,7 @@ from typing import Annotated, Final, cast
 from pydantic import Field
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.php_json import LIST, as_map
@@ -115,7 +115,7 @@ def _unfit(column: Column, what: str) -> errors.InvalidInput:
 
 def _whole(value: object) -> int | None:
     """Return the id of an option, which is stored as a number or as text."""
-    return foreign.integer(str(value)) if isinstance(value, str | int) else None
+    return untrusted.integer(str(value)) if isinstance(value, str | int) else None
 
 
 def _choice(column: Column, value: object) -> object:
@@ -134,7 +134,7 @@ def _ticked(_: Column, value: object) -> bool:
 def _link(_: Column, value: object) -> object:
     """Return the URL of a link, which is stored with its title as JSON."""
     try:
-        url = as_map(foreign.read_json(value)).get("value") if isinstance(value, str) else None
+        url = as_map(untrusted.read_json(value)).get("value") if isinstance(value, str) else None
     except ValueError:
         url = None
     return url if isinstance(url, str) else value

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nextcloud_mcp_server.apps.tags_and_comments.comments import MAX_CHARACTERS, CommentRow, CommentsClient
 from nextcloud_mcp_server.errors import InvalidInput
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.outcome import Part
@@ -152,7 +152,7 @@ async def nc_files_list_comments(
 ) -> CommentPage:
     """List what people said about a file or folder, newest first; unread ones stay unread."""
     after = pagination.unseal(cursor, "comments", path, least=0)
-    first, before = (0, None) if after is None else (after.number, foreign.integer(after.name))
+    first, before = (0, None) if after is None else (after.number, untrusted.integer(after.name))
     if after is not None and after.name and before is None:
         raise pagination.of_another_list()
     entry, details = await nc.files.details(path)

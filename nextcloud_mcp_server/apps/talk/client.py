@@ -19,7 +19,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign, timestamp
+from nextcloud_mcp_server.formats import timestamp, untrusted
 from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
 from nextcloud_mcp_server.nextcloud.http import Answer, decoded
@@ -214,7 +214,7 @@ class TalkClient(AppClient):
         last = response.headers.get("X-Chat-Last-Given", "")
         if page.more:
             last = page.rows[-1].id
-        return History(messages, foreign.integer(last))
+        return History(messages, untrusted.integer(last))
 
     async def send(self, token: str, text: str, *, reply_to: Id | None, silent: bool) -> Message | None:
         """Send a message; return None when Talk accepted it but shows it to no user, such as a command.

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.entries import Entry
@@ -117,7 +117,7 @@ class ChunkRequests:
         sizes: dict[int, int] = {}
         async with asked as found:
             async for segments, response in found:
-                number = foreign.integer(segments[-1]) if segments else None
+                number = untrusted.integer(segments[-1]) if segments else None
                 if number is not None and number >= 0:
                     sizes[number] = entries.number(response.text("d:getcontentlength")) or 0
         return [sizes[number] for number in sorted(sizes)]

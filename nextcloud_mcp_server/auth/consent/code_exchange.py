@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: When a pending revocation is due: longer than Nextcloud takes to identify the account of new tokens.
-NOTED = timedelta(minutes=10)
+REVOKE_AFTER = timedelta(minutes=10)
 
 SPENT = "Nextcloud's answer was used already, or the sign-in was ended. Start again."
 
@@ -111,7 +111,7 @@ class CodeExchange:
         await self._note(owner, tokens, after=timedelta())
         self._outbox.wake()
 
-    async def _note(self, owner: Principal, tokens: Tokens, *, after: timedelta = NOTED) -> str:
+    async def _note(self, owner: Principal, tokens: Tokens, *, after: timedelta = REVOKE_AFTER) -> str:
         try:
             return await self._database.outbox.add_tokens(
                 principal=owner,

@@ -259,7 +259,7 @@ def _support(version: str, now: datetime) -> Iterator[Finding]:
         )
     else:
         yield Finding(Verdict.OK, "support", f"Nextcloud {version} gets security fixes until {end}")
-    if trouble := releases.TROUBLES.get(releases.major_of(version) or 0):
+    if trouble := releases.KNOWN_ISSUES.get(releases.major_of(version) or 0):
         yield Finding(Verdict.WARN, "known trouble", trouble)
 
 

@@ -35,13 +35,13 @@ async def test_every_first_answer_sets_session_cookies(alice: httpx2.AsyncClient
     ]
 
 
-@pytest.mark.parametrize(("visits", "acting"), [(1, "bob"), (2, "alice")])
+@pytest.mark.parametrize(("requests", "acting"), [(1, "bob"), (2, "alice")])
 async def test_a_password_opens_a_session_once_the_first_cookies_have_come_back(
-    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, visits: int, acting: str
+    alice: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, requests: int, acting: str
 ) -> None:
     first = (await alice.get(USER, headers=OCS)).headers.get_list("Set-Cookie")
     kept = OCS | {"Cookie": "; ".join(item.partition(";")[0] for item in first)}
-    for _ in range(visits - 1):
+    for _ in range(requests - 1):
         await alice.get(USER, headers=kept)
 
     response = await anonymous.get(USER, headers=kept, auth=("bob", "bob"))

@@ -80,7 +80,7 @@ def sent_back(answer: httpx2.Response) -> dict[str, str]:
     return {key: value for key, [value] in query.items()}
 
 
-async def redeem(machine: httpx2.AsyncClient, code: str, **changes: str) -> httpx2.Response:
+async def exchange_code(machine: httpx2.AsyncClient, code: str, **changes: str) -> httpx2.Response:
     form = {
         "grant_type": "authorization_code",
         "code": code,
@@ -100,7 +100,7 @@ async def tokens_of(
     person: httpx2.AsyncClient, machine: httpx2.AsyncClient, who: str = "alice", **changes: str | None
 ) -> dict[str, Any]:
     code = sent_back(await sign_in(person, wish(**changes), who))["code"]
-    answer = await redeem(machine, code)
+    answer = await exchange_code(machine, code)
     return answer.json()
 
 
@@ -130,7 +130,7 @@ async def test_a_person_signs_in_and_the_client_learns_who_they_are(
     person: httpx2.AsyncClient, machine: httpx2.AsyncClient
 ) -> None:
     answer = sent_back(await sign_in(person, wish()))
-    tokens = (await redeem(machine, answer["code"])).json()
+    tokens = (await exchange_code(machine, answer["code"])).json()
 
     told = await claims_of(machine, tokens["id_token"], "server")
     assert (answer["state"], answer["iss"]) == ("s1", URL)
@@ -257,7 +257,7 @@ async def test_a_code_is_worth_nothing_with_anything_else_wrong(
 ) -> None:
     code = sent_back(await sign_in(person, wish()))["code"]
 
-    answer = await redeem(machine, **{"code": code} | changes)
+    answer = await exchange_code(machine, **{"code": code} | changes)
 
     assert (answer.status_code, answer.json()) == (400, {"error": "invalid_grant"})
 
@@ -267,8 +267,8 @@ async def test_a_verifier_for_a_code_without_challenge_is_refused(
 ) -> None:
     asked = wish(code_challenge=None, code_challenge_method=None)
 
-    wrong = await redeem(machine, sent_back(await sign_in(person, asked))["code"])
-    right = await redeem(machine, sent_back(await sign_in(person, asked))["code"], code_verifier="")
+    wrong = await exchange_code(machine, sent_back(await sign_in(person, asked))["code"])
+    right = await exchange_code(machine, sent_back(await sign_in(person, asked))["code"], code_verifier="")
 
     assert (wrong.status_code, right.status_code) == (400, 200)
 
@@ -279,16 +279,16 @@ async def test_a_code_expires_after_a_minute(
     code = sent_back(await sign_in(person, wish()))["code"]
     advance(timedelta(seconds=61))
 
-    assert (await redeem(machine, code)).json() == {"error": "invalid_grant"}
+    assert (await exchange_code(machine, code)).json() == {"error": "invalid_grant"}
 
 
 async def test_a_code_used_twice_ends_what_it_gave(
     person: httpx2.AsyncClient, machine: httpx2.AsyncClient
 ) -> None:
     code = sent_back(await sign_in(person, wish()))["code"]
-    tokens = (await redeem(machine, code)).json()
+    tokens = (await exchange_code(machine, code)).json()
 
-    again = await redeem(machine, code)
+    again = await exchange_code(machine, code)
     renewed = await refresh(machine, tokens["refresh_token"])
 
     assert (again.status_code, renewed.status_code) == (400, 400)

@@ -60,7 +60,7 @@ async def ask(anonymous: httpx2.AsyncClient, client: OAuthClient, **fields: str)
     return await anonymous.post(TOKEN, data=keys | fields)
 
 
-async def redeem(anonymous: httpx2.AsyncClient, client: OAuthClient, code: str) -> dict[str, str]:
+async def exchange_code(anonymous: httpx2.AsyncClient, client: OAuthClient, code: str) -> dict[str, str]:
     answer = await ask(anonymous, client, grant_type="authorization_code", code=code)
     return answer.json()
 
@@ -89,11 +89,11 @@ async def test_the_code_goes_to_the_registered_address_whatever_was_asked(
 
 
 async def test_a_registered_address_may_have_a_query(sandbox: Sandbox, browser: httpx2.AsyncClient) -> None:
-    client = sandbox.state.new_oauth_client("with query", "https://mcp.example.org/cb?leg=nc")
+    client = sandbox.state.new_oauth_client("with query", "https://mcp.example.org/cb?from=nc")
 
     answer = await press(browser, await open_tab(browser, client))
 
-    assert answer.headers["Location"].startswith("https://mcp.example.org/cb?leg=nc&state=s1&code=")
+    assert answer.headers["Location"].startswith("https://mcp.example.org/cb?from=nc&state=s1&code=")
 
 
 async def test_the_grant_page_names_the_account_and_offers_only_yes(
@@ -112,7 +112,7 @@ async def test_a_browser_that_is_signed_in_connects_that_person_without_asking_w
 ) -> None:
     await code_for(browser, client, "bob")
 
-    tokens = await redeem(anonymous, client, await code_for(browser, client, "alice"))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client, "alice"))
 
     assert tokens["user_id"] == "bob"
 
@@ -188,7 +188,7 @@ async def test_a_grant_page_for_a_deleted_client_is_a_server_error(
 async def test_a_code_becomes_tokens_for_every_app(
     browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
 
     bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
     user = await anonymous.get(USER, headers=OCS | bearer)
@@ -209,7 +209,7 @@ async def test_a_session_cookie_beats_an_access_token(
     anonymous: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
     cookies = (await bob.get(USER, headers=OCS | {"Cookie": "cookie_test=test"})).headers.get_list(
         "Set-Cookie"
     )
@@ -226,7 +226,7 @@ async def test_an_access_token_ends_after_an_hour(
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
     bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
 
     advance(timedelta(minutes=59))
@@ -244,7 +244,7 @@ async def test_an_access_token_ends_after_an_hour(
 async def test_a_refresh_token_works_once_and_its_successor_stays_good(
     browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    old = await redeem(anonymous, client, await code_for(browser, client))
+    old = await exchange_code(anonymous, client, await code_for(browser, client))
 
     new = (await refresh(anonymous, client, old["refresh_token"])).json()
     again = await refresh(anonymous, client, old["refresh_token"])
@@ -260,7 +260,7 @@ async def test_the_old_access_token_lives_some_seconds_more(
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    old = await redeem(anonymous, client, await code_for(browser, client))
+    old = await exchange_code(anonymous, client, await code_for(browser, client))
     new = (await refresh(anonymous, client, old["refresh_token"])).json()
 
     at_once = await whoami(anonymous, old["access_token"])
@@ -277,7 +277,7 @@ async def test_many_refreshes_leave_no_dead_tokens_behind(
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
 
     for _ in range(5):
         advance(timedelta(minutes=1))
@@ -289,7 +289,7 @@ async def test_many_refreshes_leave_no_dead_tokens_behind(
 async def test_parallel_refreshes_all_answer_and_one_successor_lives(
     sandbox: Sandbox, browser: httpx2.AsyncClient, anonymous: httpx2.AsyncClient, client: OAuthClient
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
     sandbox.state.oauth_races = 2
 
     answers = [await refresh(anonymous, client, tokens["refresh_token"]) for _ in range(4)]
@@ -308,7 +308,7 @@ async def test_deleting_with_an_access_token_ends_the_whole_family(
     anonymous: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    old = await redeem(anonymous, client, await code_for(browser, client))
+    old = await exchange_code(anonymous, client, await code_for(browser, client))
     new = (await refresh(anonymous, client, old["refresh_token"])).json()
     used = {"old": old, "new": new}[which]["access_token"]
 
@@ -328,12 +328,12 @@ async def test_a_code_works_once_for_ten_minutes_and_is_good_as_a_refresh_token(
     advance: Callable[[timedelta], None],
 ) -> None:
     used, odd, late, later = [await code_for(browser, client) for _ in range(4)]
-    await redeem(anonymous, client, used)
+    await exchange_code(anonymous, client, used)
 
-    again = await redeem(anonymous, client, used)
+    again = await exchange_code(anonymous, client, used)
     as_refresh = await refresh(anonymous, client, odd)
     advance(timedelta(minutes=10, seconds=1))
-    too_late = await redeem(anonymous, client, late)
+    too_late = await exchange_code(anonymous, client, late)
     much_later = await refresh(anonymous, client, later)
 
     assert again == too_late == {"error": "invalid_request"}
@@ -369,7 +369,7 @@ async def test_wrong_credentials_of_the_client_leave_the_code_good(
     ]
 
     assert [answer.json() for answer in refused] == [{"error": "invalid_client"}] * 3
-    assert "access_token" in await redeem(anonymous, client, code)
+    assert "access_token" in await exchange_code(anonymous, client, code)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ async def test_ten_failed_token_requests_block_good_ones_for_half_an_hour(
     client: OAuthClient,
     advance: Callable[[timedelta], None],
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
 
     failed = [(await refresh(anonymous, client, f"wrong {number}")).status_code for number in range(10)]
     blocked = await refresh(anonymous, client, tokens["refresh_token"])
@@ -436,7 +436,7 @@ async def test_an_admin_registers_a_client(
         "clientSecret": client.client_secret,
     }
     assert (len(client.client_id), len(client.client_secret)) == (64, 64)
-    assert "access_token" in await redeem(anonymous, client, await code_for(browser, client))
+    assert "access_token" in await exchange_code(anonymous, client, await code_for(browser, client))
 
 
 async def test_only_an_admin_with_the_ocs_header_registers_clients(
@@ -463,7 +463,7 @@ async def test_deleting_a_client_ends_every_password_of_its_name(
     admin: httpx2.AsyncClient,
     client: OAuthClient,
 ) -> None:
-    tokens = await redeem(anonymous, client, await code_for(browser, client))
+    tokens = await exchange_code(anonymous, client, await code_for(browser, client))
     sandbox.state.new_app_password(sandbox.state.users["bob"], name=client.name)
     other = sandbox.state.new_app_password(sandbox.state.users["bob"], name="phone")
 

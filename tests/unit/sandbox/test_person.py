@@ -17,11 +17,11 @@ def html(body: str, status: int = 200, **headers: str) -> httpx2.Response:
 
 
 @pytest.fixture
-async def visit() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]]]:
+async def meet() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]]]:
     """Make a user who meets these pages, and a list of what was sent."""
     opened: list[httpx2.AsyncClient] = []
 
-    def _consent_request(answers: Answers) -> tuple[Person, list[str]]:
+    def _meet(answers: Answers) -> tuple[Person, list[str]]:
         sent: list[str] = []
 
         def answer(request: httpx2.Request) -> httpx2.Response:
@@ -32,7 +32,7 @@ async def visit() -> AsyncGenerator[Callable[[Answers], tuple[Person, list[str]]
         opened.append(browser)
         return Person("alice", "her password", browser=browser), sent
 
-    yield _consent_request
+    yield _meet
     for browser in opened:
         await browser.aclose()
 
@@ -51,7 +51,7 @@ async def test_a_user_signs_in_and_the_callback_is_not_opened() -> None:
 
 
 async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
-    visit: Callable[[Answers], tuple[Person, list[str]]],
+    meet: Callable[[Answers], tuple[Person, list[str]]],
 ) -> None:
     consent = (
         '<form action="/other"><input type="hidden" name="csrf" value="1"><button>Not you?</button></form>'
@@ -68,7 +68,7 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
         ("POST", "/consent"): html('<a href="/login/flow/grant?x=1">Log in</a>'),
         ("GET", "/login/flow/grant"): html("<h1>Connected</h1>"),
     }
-    alice, sent = visit(answers)
+    alice, sent = meet(answers)
 
     page = await alice.consent(START, only=("b:read",))
 
@@ -85,9 +85,9 @@ async def test_a_person_says_yes_on_every_page_until_there_is_nothing_to_say(
 
 
 async def test_a_refusal_ends_the_consent_request(
-    visit: Callable[[Answers], tuple[Person, list[str]]],
+    meet: Callable[[Answers], tuple[Person, list[str]]],
 ) -> None:
-    alice, sent = visit({("GET", "/oauth/provision"): html("<form><button>Change</button></form>", 403)})
+    alice, sent = meet({("GET", "/oauth/provision"): html("<form><button>Change</button></form>", 403)})
 
     page = await alice.consent(START)
 
@@ -95,9 +95,9 @@ async def test_a_refusal_ends_the_consent_request(
 
 
 async def test_a_redirect_loop_is_given_up(
-    visit: Callable[[Answers], tuple[Person, list[str]]],
+    meet: Callable[[Answers], tuple[Person, list[str]]],
 ) -> None:
-    alice, _ = visit({("GET", "/oauth/provision"): html("", Refresh=f"0; url={START}")})
+    alice, _ = meet({("GET", "/oauth/provision"): html("", Refresh=f"0; url={START}")})
 
     with pytest.raises(RuntimeError, match="does not end"):
         await alice.consent(START)

@@ -136,7 +136,9 @@ async def test_a_key_file_with_something_else_is_named(tmp_path: Path) -> None:
 def test_postgresql_without_its_driver_is_refused_before_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_file, "find_spec", lambda _name: None)
+    def no_module(_: str) -> None: ...
+
+    monkeypatch.setattr(database_file, "find_spec", no_module)
 
     with pytest.raises(ConfigurationError, match="extra 'postgres'") as caught:
         refuse_unusable_file(configured(tmp_path, database_url="postgresql://mcp:pw@127.0.0.1/mcp"))

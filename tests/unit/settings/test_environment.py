@@ -206,9 +206,23 @@ def test_a_misspelt_limit_is_refused_since_more_would_be_allowed_than_was_meant(
     )
 
 
+@pytest.mark.parametrize("name", ["MOD", "MODES", "mode", "MDOE", "NEXTCLOUD_MCP_MODE", "MCP_MODE"])
+@pytest.mark.parametrize("text", ["builtin", " OIDC "])
+def test_a_misspelt_mode_for_many_users_is_refused_since_all_would_act_as_one(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+
+    assert (
+        f"{name} is not read; did you mean MODE? Without it this is a server for a single user" in refused()
+    )
+
+
 @pytest.mark.parametrize(
     ("variables", "mode"),
     [
+        # Its value is none of many users.
+        ({"MOD": "fast", "NODE": "x"}, "personal"),
         # It asks for what holds anyway, or stands beside the right one.
         ({"READONLY": "false"}, "personal"),
         ({"READONLY": "true", "READ_ONLY": "true"}, "personal"),

@@ -87,7 +87,7 @@ async def test_signing_out_everywhere_ends_everything_of_that_person(
     of_bob = await sign_in("browser-3", bob)
     asked, asked_of_bob = await ask(), await ask(bob)
     await depart(asked, state="state-1", sign_in="browser-1")
-    leg_of_bob = await depart(asked_of_bob, state="state-3", sign_in="browser-3")
+    request_of_bob = await depart(asked_of_bob, state="state-3", sign_in="browser-3")
     await hold(asked, sign_in="browser-2")
     pending_grant_of_bob = await hold(asked_of_bob, sign_in="browser-3")
 
@@ -98,7 +98,7 @@ async def test_signing_out_everywhere_ends_everything_of_that_person(
     assert await database.sign_ins.find("browser-2") is None
     assert await database.sign_ins.find("browser-3") == of_bob
     assert await database.grant_requests.take("state-1", sign_in="browser-1") is None
-    assert await database.grant_requests.take("state-3", sign_in="browser-3") == leg_of_bob
+    assert await database.grant_requests.take("state-3", sign_in="browser-3") == request_of_bob
     assert await database.pending_grants.find(asked.id, sign_in="browser-2") is None
     assert await database.pending_grants.find(asked_of_bob.id, sign_in="browser-3") == pending_grant_of_bob
 

@@ -41,7 +41,7 @@ def test_a_reference_of_thousands_of_digits_goes_out() -> None:
 def test_a_consent_path_is_found_behind_very_long_segments(path: str) -> None:
     link = f"/{'a' * 100_000}{'/x/..' * 10_000}/{path}/.."
 
-    assert answer.safe(link) == answer.DEFANGED
+    assert answer.safe(link) == answer.NEUTRALISED
     assert answer.safe(link.replace(path, "x/y")) == link.replace(path, "x/y")
 
 
@@ -82,7 +82,7 @@ def test_only_the_link_of_this_server_follows_a_next_step() -> None:
 
     result = answer.result(step)
 
-    told = f"See {answer.DEFANGED}\n\n{own}\n\nThen call again."
+    told = f"See {answer.NEUTRALISED}\n\n{own}\n\nThen call again."
     assert result.structured_content == {"next_step": told}
     assert [json.loads(block.text) for block in result.content if isinstance(block, TextContent)] == [
         {"next_step": told}
@@ -111,8 +111,8 @@ def test_links_that_open_a_consent_page_are_not_passed_on(link: str) -> None:
     result = answer.result(Note(title=f"see {link} now", tags=[f"[x]({link})"]))
 
     assert result.structured_content == {
-        "title": f"see {answer.DEFANGED} now",
-        "tags": [f"[x]({answer.DEFANGED})"],
+        "title": f"see {answer.NEUTRALISED} now",
+        "tags": [f"[x]({answer.NEUTRALISED})"],
     }
 
 
@@ -167,11 +167,11 @@ def test_no_answer_keeps_a_link_that_its_texts_would_lose(text: str) -> None:
         pytest.param("a/b" * 350_000, "a/b" * 350_000, id="one word without a link"),
         pytest.param("%2F" * 350_000, "%2F" * 350_000, id="one encoded word"),
         pytest.param("/login/" * 150_000, "/login/" * 150_000, id="beginnings of links"),
-        pytest.param("/login/flow" * 100_000, answer.DEFANGED, id="links in one word"),
-        pytest.param("/login/flow " * 90_000, f"{answer.DEFANGED} " * 90_000, id="links in many words"),
+        pytest.param("/login/flow" * 100_000, answer.NEUTRALISED, id="links in one word"),
+        pytest.param("/login/flow " * 90_000, f"{answer.NEUTRALISED} " * 90_000, id="links in many words"),
         pytest.param(
             f"{'a' * 500_000}/oauth/waiting{'b' * 500_000}",
-            answer.DEFANGED,
+            answer.NEUTRALISED,
             id="a long link",
         ),
     ],
@@ -184,9 +184,9 @@ def test_a_link_in_a_document_is_removed_from_text_and_structured_content() -> N
     result = answer.result(Text(content="see https://x/login/v2/flow/a.", etag="e1", size=30))
 
     assert [block.text for block in result.content if isinstance(block, TextContent)] == [
-        f'{{"etag":"e1","size":30}}\n\nsee {answer.DEFANGED}'
+        f'{{"etag":"e1","size":30}}\n\nsee {answer.NEUTRALISED}'
     ]
-    assert result.structured_content == {"content": f"see {answer.DEFANGED}", "etag": "e1", "size": 30}
+    assert result.structured_content == {"content": f"see {answer.NEUTRALISED}", "etag": "e1", "size": 30}
 
 
 def test_errors_are_marked_and_their_links_neutralised() -> None:
@@ -194,16 +194,16 @@ def test_errors_are_marked_and_their_links_neutralised() -> None:
 
     assert result.is_error
     assert [block.text for block in result.content if isinstance(block, TextContent)] == [
-        f"No note '{answer.DEFANGED}'."
+        f"No note '{answer.NEUTRALISED}'."
     ]
 
 
 @pytest.mark.parametrize(
     ("value", "holds"),
     [
-        (f"a {answer.DEFANGED}", True),
-        (["a", answer.DEFANGED], True),
-        ({"Name": "a", "Link": answer.DEFANGED}, True),
+        (f"a {answer.NEUTRALISED}", True),
+        (["a", answer.NEUTRALISED], True),
+        ({"Name": "a", "Link": answer.NEUTRALISED}, True),
         ({"Name": "a"}, False),
         ("a", False),
         (7, False),

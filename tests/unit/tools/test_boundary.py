@@ -8,7 +8,7 @@ from mcp_types import TextContent
 
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.server.mcp_server import State
-from nextcloud_mcp_server.tools.answer import DEFANGED
+from nextcloud_mcp_server.tools.answer import NEUTRALISED
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from tests.every_tool import SPECS, tampered, usual
 
@@ -33,7 +33,7 @@ def spoiled(value: object) -> Iterator[object]:
     """Put the mark into each text of an argument, one at a time, however deep it lies."""
     match value:
         case str():
-            yield f"{value} {DEFANGED}"
+            yield f"{value} {NEUTRALISED}"
         case list():
             for place, item in enumerate(cast("list[object]", value)):
                 for other in spoiled(item):
@@ -68,17 +68,17 @@ async def test_no_writing_tool_takes_a_text_in_which_a_link_was_replaced(
 
 
 async def test_the_whole_text_is_refused_wherever_the_mark_stands_in_it() -> None:
-    for text in (DEFANGED, f"a{DEFANGED}", f"{DEFANGED}\nb"):
+    for text in (NEUTRALISED, f"a{NEUTRALISED}", f"{NEUTRALISED}\nb"):
         answer = await answer_of("nc_notes_create_note", {"title": "x", "content": text})
 
-        assert DEFANGED in answer
+        assert NEUTRALISED in answer
         assert "would lose the link" in answer
 
 
 async def test_a_reading_tool_may_be_asked_for_the_words(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
 
-    answer = await answer_of("nc_notes_search_notes", {"query": DEFANGED})
+    answer = await answer_of("nc_notes_search_notes", {"query": NEUTRALISED})
 
     # It came as far as the state, of which there is none here.
     assert PASSED in answer

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server.tools import answer
-from nextcloud_mcp_server.tools.consent_links import DEFANGED, may_hold_link, neutralise_links
+from nextcloud_mcp_server.tools.consent_links import NEUTRALISED, may_hold_link, neutralise_links
 
 #: Parameters that some server reads as `client_id` and `response_type`, or as `user_code` (test_parameter_names.py).
 QUERIES = [
@@ -58,28 +58,28 @@ QUERIES = [
 def test_an_authorization_request_is_removed_in_every_spelling_a_server_takes(
     before: str, query: str
 ) -> None:
-    assert neutralise_links(f"see {before}{query} now") == f"see {DEFANGED} now"
+    assert neutralise_links(f"see {before}{query} now") == f"see {NEUTRALISED} now"
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_an_authorization_request_is_removed_that_another_page_leads_to(query: str) -> None:
     encoded = "".join(f"%{ord(c):02X}" if c < "\x80" else c for c in f"https://id.example.org/sso?{query}")
 
-    assert neutralise_links(f"see https://a.example/out?to={encoded} now") == f"see {DEFANGED} now"
+    assert neutralise_links(f"see https://a.example/out?to={encoded} now") == f"see {NEUTRALISED} now"
 
 
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("[x](<https://id.example.org/sso?client id=x&response type=code>)", f"[x](<{DEFANGED}>)"),
-        ('<a href="https://id.example.org/sso?user code=x">', f'<a href="{DEFANGED}">'),
-        ('<a href=" https://c.example.org/log\nin/v2/fl\tow/x\n">', f'<a href="{DEFANGED}">'),
-        ("see https://c.example.org/login/'/../v2/flow/x now", f"see {DEFANGED} now"),
-        ('see https://c.example.org/login/"/../v2/flow/x now', f"see {DEFANGED} now"),
-        ("see https://c.example.org/login/<b>/../v2/flow/x now", f"see {DEFANGED} now"),
-        (r"[x](https://c.example.org/login/x/\.\./v2/flow/y)", f"[x]({DEFANGED})"),
+        ("[x](<https://id.example.org/sso?client id=x&response type=code>)", f"[x](<{NEUTRALISED}>)"),
+        ('<a href="https://id.example.org/sso?user code=x">', f'<a href="{NEUTRALISED}">'),
+        ('<a href=" https://c.example.org/log\nin/v2/fl\tow/x\n">', f'<a href="{NEUTRALISED}">'),
+        ("see https://c.example.org/login/'/../v2/flow/x now", f"see {NEUTRALISED} now"),
+        ('see https://c.example.org/login/"/../v2/flow/x now', f"see {NEUTRALISED} now"),
+        ("see https://c.example.org/login/<b>/../v2/flow/x now", f"see {NEUTRALISED} now"),
+        (r"[x](https://c.example.org/login/x/\.\./v2/flow/y)", f"[x]({NEUTRALISED})"),
         # The first link must not hide the second.
-        ("[a](https://c/login/flow)(https://i/s?client[id=x&response[type=code)", DEFANGED),
+        ("[a](https://c/login/flow)(https://i/s?client[id=x&response[type=code)", NEUTRALISED),
     ],
 )
 def test_a_link_is_removed_however_it_is_quoted(text: str, left: str) -> None:

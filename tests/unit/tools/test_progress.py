@@ -4,7 +4,7 @@ from typing import Any, cast
 import pytest
 from mcp.server.mcpserver import Context
 
-from nextcloud_mcp_server.tools.consent_links import DEFANGED
+from nextcloud_mcp_server.tools.consent_links import NEUTRALISED
 from nextcloud_mcp_server.tools.progress import Progress
 
 
@@ -23,7 +23,7 @@ class Received:
     [
         ("Downloading big.bin", "Downloading big.bin"),
         ("Downloading a\u202egpj.exe", "Downloading a<U+202E>gpj.exe"),
-        ("Downloading idp.example?user_code=ABCD", f"Downloading {DEFANGED}"),
+        ("Downloading idp.example?user_code=ABCD", f"Downloading {NEUTRALISED}"),
         (None, None),
     ],
 )

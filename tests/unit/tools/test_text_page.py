@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.spelling import folded
-from nextcloud_mcp_server.tools.answer import DEFANGED, safe
+from nextcloud_mcp_server.tools.answer import NEUTRALISED, safe
 from nextcloud_mcp_server.tools.text_page import cut, snippet
 
 
@@ -35,7 +35,7 @@ def test_a_page_of_a_long_line_ends_between_words() -> None:
     second = cut(text, offset=first.next_offset or 0, limit=30_000)
 
     assert first.text == "word " * 5_999
-    assert safe(second.text) == f"{DEFANGED} and more"
+    assert safe(second.text) == f"{NEUTRALISED} and more"
     assert cut("a bbbbbbbbbbbbbbbbbb", offset=0, limit=10).text == "a bbbbbbbb"
 
 

@@ -6,7 +6,7 @@ from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError, TokenRe
 from nextcloud_mcp_server.web.backchannel import LOGOUT_PATH, Logouts, logout_route
 
 
-class Told:
+class Receiver:
     """Takes every logout token, or raises what a test wants it to."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -19,9 +19,9 @@ class Told:
             raise self._error
 
 
-async def post(told: Told, **form: str) -> httpx2.Response:
+async def post(receiver: Receiver, **form: str) -> httpx2.Response:
     async def logouts() -> Logouts:
-        return told
+        return receiver
 
     transport = httpx2.ASGITransport(Starlette(routes=[logout_route(logouts)]))
     async with httpx2.AsyncClient(transport=transport, base_url="https://mcp.test") as client:
@@ -29,23 +29,23 @@ async def post(told: Told, **form: str) -> httpx2.Response:
 
 
 async def test_a_logout_token_is_handed_on() -> None:
-    told = Told()
+    receiver = Receiver()
 
-    answer = await post(told, logout_token="t1")
+    answer = await post(receiver, logout_token="t1")
 
-    assert (answer.status_code, told.tokens) == (200, ["t1"])
+    assert (answer.status_code, receiver.tokens) == (200, ["t1"])
 
 
 async def test_without_a_token_nothing_is_handed_on() -> None:
-    told = Told()
+    receiver = Receiver()
 
-    answer = await post(told)
+    answer = await post(receiver)
 
-    assert (answer.status_code, told.tokens) == (400, [])
+    assert (answer.status_code, receiver.tokens) == (400, [])
 
 
 async def test_why_a_token_was_refused_is_for_the_log_alone() -> None:
-    answer = await post(Told(TokenRefused("The token is of another issuer.")), logout_token="t1")
+    answer = await post(Receiver(TokenRefused("The token is of another issuer.")), logout_token="t1")
 
     assert answer.status_code == 400
     assert "issuer" not in answer.text
@@ -53,7 +53,7 @@ async def test_why_a_token_was_refused_is_for_the_log_alone() -> None:
 
 @pytest.mark.parametrize("error", [StorageError("disk full"), IssuerUnavailable("silent")])
 async def test_a_logout_that_could_not_be_taken_is_to_be_sent_again(error: Exception) -> None:
-    answer = await post(Told(error), logout_token="t1")
+    answer = await post(Receiver(error), logout_token="t1")
 
     assert answer.status_code == 503
     assert str(error) not in answer.text

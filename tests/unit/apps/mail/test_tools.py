@@ -236,7 +236,7 @@ async def test_what_is_hostile_in_a_message_is_shown_or_taken_out(
 
     assert first is not None
     assert second is not None
-    assert (first["content"], second["content"]) == (answer.DEFANGED, f"Click {answer.DEFANGED}\n")
+    assert (first["content"], second["content"]) == (answer.NEUTRALISED, f"Click {answer.NEUTRALISED}\n")
     assert first["subject"] == "<U+202E>Hi there"
     assert (first["sender"], first["reply_to"]) == ("bob@example.test <eve@evil.test>", "eve@other.test")
     assert first["note"] == "Mail warns that this may be phishing. Its signature is not valid."

@@ -134,7 +134,7 @@ async def test_what_a_hostile_article_hides_does_not_reach_the_reader(
 
     shown = answer.result(read).structured_content
     assert shown is not None
-    assert shown["content"].strip() == f"See {answer.DEFANGED}"
+    assert shown["content"].strip() == f"See {answer.NEUTRALISED}"
     assert shown["title"].startswith("A<U+202E>B ttt")
     assert (len(shown["title"]), "url" in shown, "published" in shown) == (300, False, False)
 

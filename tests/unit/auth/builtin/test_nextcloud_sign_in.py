@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT, CallbackResult, Kind, SignInCancelled
-from nextcloud_mcp_server.auth.consent.code_exchange import NOTED, ExchangedTokens
+from nextcloud_mcp_server.auth.consent.code_exchange import REVOKE_AFTER, ExchangedTokens
 from nextcloud_mcp_server.auth.consent.provider import OrphanedTokens
 from nextcloud_mcp_server.errors import (
     GrantRefused,
@@ -262,7 +262,7 @@ async def test_what_a_server_was_given_that_dies_before_it_stores_it_is_ended_by
 ) -> None:
     await authorization.sign_in.exchange_code(await came(authorization), browser=COOKIE, keep=seen)
     at_once = list(await authorization.given_back())
-    authorization.clock.forward(NOTED.total_seconds())
+    authorization.clock.forward(REVOKE_AFTER.total_seconds())
 
     assert at_once == []
     assert await authorization.given_back() == ["access-granted-by-alice-0"]
@@ -274,7 +274,7 @@ async def test_what_is_stored_too_late_is_not_stored_and_ended_once(
     back = await came(authorization)
 
     async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> None:
-        authorization.clock.forward(NOTED.total_seconds())
+        authorization.clock.forward(REVOKE_AFTER.total_seconds())
         await authorization.given_back()
         assert not await authorization.database.auth_transactions.hold(
             completed, browser=COOKIE, note=given.note

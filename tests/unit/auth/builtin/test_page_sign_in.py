@@ -1,4 +1,4 @@
-"""The sign-in for our own pages, by a trip to Nextcloud; and what becomes of the access that it brings."""
+"""The sign-in for our own pages, through Nextcloud; and what becomes of the access that it brings."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -7,7 +7,7 @@ from nextcloud_mcp_server.demo.narrator import Narrator
 from nextcloud_mcp_server.sandbox.person import Page, picked
 
 
-class Looking:
+class PageNarrator:
     """Narrates the pages in a user's browser; `places` names the server of an address."""
 
     def __init__(self, narrator: Narrator, places: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Renewals:
+class Refreshes:
     """How often a new access token was requested from Nextcloud, and the results."""
 
     expiries: int
@@ -27,7 +27,7 @@ class Renewals:
     failed_calls: int
 
 
-async def renewals(folder: Path, expiries: int) -> Renewals:
+async def refreshes(folder: Path, expiries: int) -> Refreshes:
     """Let every process make a call at the same time after each expiry of the access token."""
     key = new_key()
     async with open_stage(folder, await make_template(folder)) as stage, serving(stage.sandbox) as url:
@@ -48,4 +48,4 @@ async def renewals(folder: Path, expiries: int) -> Renewals:
                 asked += [one.status for one in records if one.path.endswith(TOKEN)]
                 stage.sandbox.requests.clear()
     refused = sum(status != HTTPStatus.OK for status in asked)
-    return Renewals(expiries, len(asked), refused, failed)
+    return Refreshes(expiries, len(asked), refused, failed)

@@ -1,6 +1,6 @@
 import pytest
 
-from nextcloud_mcp_server.formats import foreign
+from nextcloud_mcp_server.formats import untrusted
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from nextcloud_mcp_server.formats import foreign
     ],
 )  # fmt: skip
 def test_only_a_few_decimal_digits_are_an_integer(text: str, number: int | None) -> None:
-    assert foreign.integer(text) == number
+    assert untrusted.integer(text) == number
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ def test_only_a_few_decimal_digits_are_an_integer(text: str, number: int | None)
 )
 def test_what_python_cannot_parse_is_a_value_error_alone(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        foreign.read_json(text)
+        untrusted.read_json(text)
 
 
 def test_json_is_parsed() -> None:
-    assert foreign.read_json(b'{"a": [1, null, "\\u00e9"]}') == {"a": [1, None, "é"]}
+    assert untrusted.read_json(b'{"a": [1, null, "\\u00e9"]}') == {"a": [1, None, "é"]}
