@@ -5,6 +5,7 @@ Any client may call itself anything. `look_alikes` tells whether a name looks li
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nextcloud_mcp_server.auth import look_alikes
 from nextcloud_mcp_server.formats import normal_form
@@ -59,12 +60,16 @@ _OF_EVERYONE = (
 )
 
 
+@lru_cache(maxsize=4_096)
 def imitated(name: str, place: str | None) -> str | None:
     """Return the known client that a name equals or imitates, unless `place` is one of that client's.
 
     `place` is the host or scheme (with its colon) that is known of the client. It is None if only an id or a
     program on the user's computer is known: there an ordinary spelling proves nothing, and only look-alike
     letters count as an imitation.
+
+    The answers are cached: a name of signs that stand for whole phrases takes a quarter of a second, and anyone can
+    open the page that shows it again and again.
     """
     plain, seen = _plain(name), without_hidden(meant(name))
     for known in _KNOWN:

@@ -3,6 +3,9 @@
 uvicorn only limits idle connections. A client that sends one byte of its headers now and then, or nothing at
 all, could keep its connection open without limit.
 
+A request of many headers, or a body in pieces of a few bytes, is refused: the parser makes an object for each of them,
+and every other request waits meanwhile.
+
 Connections that wait for a request give way to new ones of their network: otherwise another user of the computer could
 make the consent page unavailable with idle sockets. RFC 9112 §9.5 lets a server close an idle connection at any time.
 """
@@ -20,11 +23,21 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from nextcloud_mcp_server.auth.rate_limiter import network_of
 
+#: The size of a request's headers; a callback may have 32 KB.
+MAX_HEADER_BYTES = 65_536
+
 #: How long the headers of a request may take, from the first byte, or from the opening of the connection.
 HEADER_SECONDS = 15.0
 
 #: Open connections per network; the reverse proxies of `TRUSTED_PROXIES` have no such limit.
 MOST_OF_NETWORK = 256
+
+#: Headers of one request, with those behind its body.
+MOST_HEADERS = 128
+
+#: The chunks of a body: so many, and one more for so many bytes.
+FREE_CHUNKS = 1_000
+BYTES_OF_A_CHUNK = 1_024
 
 #: How long an idle connection stays open: some clients reuse sockets that were idle for a minute.
 KEEP_ALIVE_SECONDS = 75
@@ -73,6 +86,30 @@ class ConnectionLimits:
         return network_of(str(address))
 
 
+class _BoundedParser(h11.Connection):
+    """h11's parser, which refuses a request of too many headers or chunks."""
+
+    _headers = _chunks = _bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event.
+
+        Raises:
+            RemoteProtocolError: The request is malformed, or consists of too many parts.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._headers, self._chunks, self._bytes = len(event.headers), 0, 0
+        elif isinstance(event, h11.Data):
+            self._chunks += event.chunk_end
+            self._bytes += len(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            self._headers += len(event.headers)
+        if self._headers > MOST_HEADERS or self._chunks > FREE_CHUNKS + self._bytes / BYTES_OF_A_CHUNK:
+            raise h11.RemoteProtocolError("too many headers or chunks")
+        return event
+
+
 class _Timer(Protocol):
     def cancel(self) -> None: ...
 
@@ -83,6 +120,10 @@ class LimitedConnection(H11Protocol):
     limits = ConnectionLimits()
     _network: str | None = None
     _header_timer: _Timer | None = None
+
+    def __init__(self, config: uvicorn.Config, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(config, *arguments, **named)
+        self.conn = _BoundedParser(h11.SERVER, MAX_HEADER_BYTES)
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
         """Wait for the first request.
@@ -145,6 +186,17 @@ class LimitedConnection(H11Protocol):
         else:
             self._stop_watching()
             self._is_busy()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request, if nothing was answered yet; close the connection."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None:
+            # What the application still sends goes nowhere.
+            cycle.disconnected = True
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Start the time limit for headers if a part of a request or of a body has arrived already.

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 
 import anyio
+import h11
 import httpx2
 import pytest
 import uvicorn
@@ -43,14 +44,14 @@ async def stream(_: Request) -> Response:
 
 
 @asynccontextmanager
-async def serving(limits: ConnectionLimits) -> AsyncGenerator[int]:
+async def serving(limits: ConnectionLimits, *, body_seconds: float = SOON) -> AsyncGenerator[int]:
     """Serve on a real socket, with these limits, an application behind the guard of every mode."""
     config = WebConfig(
         allowed_hosts=frozenset({"mcp.test"}),
         allowed_origins=frozenset(),
         bearer_secret=None,
         secure_cookies=False,
-        body_seconds=SOON,
+        body_seconds=body_seconds,
         refuse_forwarded=False,
     )
     routes = [Route("/read", read, methods=["GET", "POST"]), Route("/ignore", ignore, methods=["POST"])]
@@ -266,3 +267,60 @@ async def _is_served(port: int) -> bool:
             return (await http.get(f"http://127.0.0.1:{port}/read")).status_code == 200
     except httpx2.TransportError:
         return False
+
+
+def parser_errors(caplog: pytest.LogCaptureFixture) -> list[object]:
+    errors = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    return [error for error in errors if isinstance(error, h11.ProtocolError)]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 2_000,
+        HEAD.replace(b"/read", b"/ignore") + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 2_000,
+        HEAD + b"a: b\r\n" * 2_000 + b"\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 2_000 + b"\r\n",
+    ],
+    ids=["chunks of one byte", "chunks of an answered request", "headers", "headers behind the body"],
+)
+async def test_a_request_of_thousands_of_tiny_parts_is_refused_and_no_error_is_logged(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        serving(ConnectionLimits()) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as stream,
+    ):
+        await stream.send(sent)
+        answer = await until_closed(stream)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert not parser_errors(caplog)
+
+
+async def test_junk_behind_an_answer_ends_the_connection_without_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        serving(ConnectionLimits()) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as stream,
+    ):
+        await stream.send(HEAD.replace(b"/read", b"/ignore") + b"Transfer-Encoding: chunked\r\n\r\n")
+        answer = await stream.receive()
+        await stream.send(b"no chunk\r\n")
+        await until_closed(stream)
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert not parser_errors(caplog)
+
+
+async def test_a_large_body_in_chunks_of_usual_size_is_read() -> None:
+    body = (b"400\r\n" + b"x" * 1_024 + b"\r\n") * 4_000 + b"0\r\n\r\n"
+    async with (
+        serving(ConnectionLimits(), body_seconds=60) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as stream,
+    ):
+        await stream.send(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+        answer = await until_closed(stream)
+
+    assert answer.endswith(b"4096000")

@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001 - letters that look like others are what is tried
 import pytest
 
+from nextcloud_mcp_server.auth import look_alikes
 from nextcloud_mcp_server.auth.client_identity import identity
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.known_clients import imitated
@@ -101,3 +102,19 @@ def test_what_is_known_of_a_client_depends_on_who_knows_it() -> None:
     assert identity("mcp-2", "Cursor", cursor) == ClientIdentity(leads_to=("cursor:",))
     assert identity("kc-client", "Claude", None) == ClientIdentity(id="kc-client")
     assert identity("kc-client", "Сlaude", None) == ClientIdentity(id="kc-client", imitates="Claude")
+
+
+def test_a_name_that_takes_long_to_read_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def contains(_: str, known: str) -> bool:
+        read.append(known)
+        return False
+
+    monkeypatch.setattr(look_alikes, "contains", contains)
+    imitated.cache_clear()
+    for _ in range(3):
+        imitated("\ufdfa" * 100, "app.example.org")
+    imitated.cache_clear()
+
+    assert len(read) == len(set(read)) > 0
