@@ -29,7 +29,7 @@ export MODE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check snapshots lock audit notes release
+.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check translations snapshots lock audit notes release
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -50,8 +50,8 @@ $(STAMP): requirements.lock pyproject.toml
 	fi
 	@touch $@
 
-demo: $(STAMP) ## Play the whole journey against the built-in sandbox (MODE=oidc|builtin, DIALECT=draft|2025-11-25|2026-07-28|text).
-	@$(BIN)/nextcloud-mcp-server demo --mode "$(MODE)" --dialect "$(DIALECT)" $(ARGS)
+demo: $(STAMP) ## Play the whole journey against the built-in sandbox (MODE=oidc|builtin, DIALECT=draft|2025-11-25|2026-07-28|text, BRIDGE=1).
+	@$(BIN)/nextcloud-mcp-server demo --mode "$(MODE)" --dialect "$(DIALECT)" $(if $(BRIDGE),--bridge) $(ARGS)
 
 run: $(STAMP) ## Start the server over HTTP, on NEXTCLOUD_HOST or else the sandbox (ARGS="--port 9000").
 	@$(BIN)/nextcloud-mcp-server serve --transport http $(SERVER) $(ARGS)
@@ -93,6 +93,9 @@ docs-check: $(STAMP)
 
 snapshots: $(STAMP) ## Write the tools' schema snapshots again; look at the diff.
 	UPDATE_SNAPSHOTS=1 $(PY) -m pytest -q -k snapshot
+
+translations: $(STAMP) ## Bring the catalogues of the pages up to date with the English texts (ADD=it adds a language).
+	@$(PY) -m tests.translations $(ADD)
 
 lock: ## Resolve the three locks again: everything, the server alone, what builds the wheel (needs uv).
 	$(COMPILE) --upgrade pyproject.toml --group dev -o requirements.lock

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from nextcloud_mcp_server.commands import operator_commands
+from nextcloud_mcp_server.commands import bridge_command, client_commands, operator_commands
 from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
 from nextcloud_mcp_server.commands.options import (
     HostOption,
@@ -26,10 +26,10 @@ _READER_LEFT = 1
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
+app.command("bridge")(bridge_command.bridge)
 app.add_typer(operator_commands.grants, name="grants")
 app.add_typer(operator_commands.audit, name="audit")
 app.add_typer(operator_commands.db, name="db")
@@ -37,6 +37,7 @@ app.add_typer(operator_commands.keys, name="keys")
 app.add_typer(setup, name="setup")
 app.add_typer(operator_commands.clients, name="clients")
 app.add_typer(operator_commands.accounts, name="accounts")
+app.add_typer(client_commands.client, name="client")
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it by place
@@ -105,6 +106,9 @@ def demo(
         Literal["personal", "oidc", "builtin"],
         typer.Option(help="One person, or two who sign in at an identity provider or with Nextcloud."),
     ] = "personal",
+    bridge: Annotated[
+        bool, typer.Option("--bridge", help="Go through the bridge, with a client that knows no elicitation.")
+    ] = False,
     sandbox_version: Annotated[
         ProfileName, typer.Option(help="The Nextcloud that the sandbox answers like.")
     ] = USUAL,
@@ -116,14 +120,21 @@ def demo(
 
     import anyio
 
+    from nextcloud_mcp_server.demo.bridge import play_bridge
     from nextcloud_mcp_server.demo.journey import play
     from nextcloud_mcp_server.demo.multi_user import play_multi_user
 
     if manual and mode != "personal":
         raise ConfigurationError(f"The two people of --mode {mode} act by themselves: leave out --manual.")
+    if bridge and (manual or mode != "personal"):
+        raise ConfigurationError(
+            "The demo of the bridge acts by itself, for one person: give --bridge alone."
+        )
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
-    if mode == "personal":
+    if bridge:
+        anyio.run(partial(play_bridge, out, plain=bool(no_color), version=sandbox_version))
+    elif mode == "personal":
         anyio.run(partial(play, dialect, out, manual=manual, plain=bool(no_color), version=sandbox_version))
     else:
         anyio.run(

@@ -1,7 +1,7 @@
 """Everything this program raises on purpose, as one tree.
 
 Messages are sentences for a user or a model: what happened, what to do next. They never hold a
-secret, a header, or a URL that grants something.
+secret, a header, or a URL that grants something. `bridge_errors` draws those of the bridge.
 
     NextcloudMcpError
     ├── ConfigurationError
@@ -69,26 +69,19 @@ secret, a header, or a URL that grants something.
             └── AccountTaken
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A page that the user can open, and the sentence that follows it in an answer."""
-
-    url: str
-    then: str
-
-
-class NextcloudMcpError(Exception):
-    """Base of everything raised on purpose; `str()` is a sentence that may be shown, without a link.
-
-    `link` is a page of this server that helps the user, where there is one.
-    """
-
-    def __init__(self, *args: object, link: Link | None = None) -> None:
-        super().__init__(*args)
-        self.link = link
+from nextcloud_mcp_server.bridge_errors import AnswerLate as AnswerLate
+from nextcloud_mcp_server.bridge_errors import AnswerUnreadable as AnswerUnreadable
+from nextcloud_mcp_server.bridge_errors import AuthorizationFailed as AuthorizationFailed
+from nextcloud_mcp_server.bridge_errors import BridgeError as BridgeError
+from nextcloud_mcp_server.bridge_errors import CallNotAllowed as CallNotAllowed
+from nextcloud_mcp_server.bridge_errors import ElicitationFailed as ElicitationFailed
+from nextcloud_mcp_server.bridge_errors import ProtocolVersionRefused as ProtocolVersionRefused
+from nextcloud_mcp_server.bridge_errors import ServerUnknown as ServerUnknown
+from nextcloud_mcp_server.bridge_errors import TaskFailed as TaskFailed
+from nextcloud_mcp_server.bridge_errors import ToolUnknown as ToolUnknown
+from nextcloud_mcp_server.bridge_errors import TransportFailed as TransportFailed
+from nextcloud_mcp_server.error_root import Link as Link
+from nextcloud_mcp_server.error_root import NextcloudMcpError as NextcloudMcpError
 
 
 class ConfigurationError(NextcloudMcpError):

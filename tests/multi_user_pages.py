@@ -39,6 +39,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.state import User
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -308,10 +309,10 @@ class MultiUserPages:
             for hours, action in enumerate(actions)
         )
 
-    async def end(self, elicitation_id: str, state: ElicitationState, error: str | None = None) -> None:
+    async def end(self, elicitation_id: str, state: ElicitationState, failure: Failure | None = None) -> None:
         """Store how a consent request ended, with any text."""
         with self.statements.unheard():
-            await self.database.elicitations.finish(elicitation_id, state, error=error)
+            await self.database.elicitations.finish(elicitation_id, state, failure=failure)
 
     async def disconnect(self, owner: str = "alice") -> None:
         """End a user's connection; their account may be another one afterwards."""

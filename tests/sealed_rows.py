@@ -9,6 +9,7 @@ from sqlalchemy import select
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.engine import Database, backend_of
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.key_rotation import place_of, sealed_columns, sealed_tables
 from nextcloud_mcp_server.storage.oauth_records import (
     AuthorizationTransaction,
@@ -93,7 +94,9 @@ class Rows:
         )
         given = LoginResult(f"login {self._name}", SecretStr(f"app password {self._name}"))
         await self._database.login_flows.save_result(flow.id, given)
-        await self._database.elicitations.set_error(asked, f"error {self._name}")
+        await self._database.elicitations.set_failure(
+            asked, Failure("not_accepted", {"name": f"error {self._name}"})
+        )
 
     async def _fill_grant(self) -> None:
         asked = await self._database.elicitations.find(await self._ask("claude"))

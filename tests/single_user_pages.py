@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
 from nextcloud_mcp_server.errors import ElicitationUnknown, NextcloudMcpError
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -207,7 +208,7 @@ class SingleUserPages:
         elicitation_id: str,
         state: ElicitationState,
         *,
-        error: str | None = None,
+        failure: Failure | None = None,
         account_name: str | None = None,
     ) -> None:
         """Store how a consent request ended, with any text."""
@@ -216,7 +217,7 @@ class SingleUserPages:
             await self.process.database.elicitations.finish(
                 elicitation_id,
                 state,
-                error=error,
+                failure=failure,
                 account_name=account_name,
                 audit=AuditEntry(self.clock(), person, PERSONAL_CLIENT_ID, "consent", state),
             )
@@ -225,8 +226,8 @@ class SingleUserPages:
         with self.statements.unheard():
             await self.process.decline(elicitation_id)
 
-    async def fail(self, elicitation_id: str, error: str) -> None:
-        await self.end(elicitation_id, ElicitationState.FAILED, error=error)
+    async def fail(self, elicitation_id: str, failure: Failure) -> None:
+        await self.end(elicitation_id, ElicitationState.FAILED, failure=failure)
 
     def forget(self) -> None:
         """Reset everything, so that the next test begins with an empty database."""

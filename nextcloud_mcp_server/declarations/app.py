@@ -1,19 +1,12 @@
 """What this server knows of a Nextcloud app before any of its code is imported.
 
 Scopes and their texts, the toolset, the required app, audit fields, resources, prompts and the pages of the
-documentation are derived from the declarations. `apps/NAME/app.py` holds one.
+documentation are derived from the declarations. `apps/NAME/app.py` holds one. Its texts are in English; the catalogues
+of the pages (`web/catalogue`) have their translations.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-
-class Words(NamedTuple):
-    """A sentence of the pages, in each of their languages."""
-
-    en: str
-    de: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +17,8 @@ class Scope:
     """
 
     name: str
-    what: Words
-    detail: Words
+    what: str
+    detail: str
     outward: bool = False
 
 
@@ -59,14 +52,14 @@ class App:
     #: The app is not in the capabilities, only in the menu of the users who may open it.
     menu: bool = False
     #: What the pages call it, and its drawing there: an SVG path of strokes, 24 by 24. Apps with scopes have both.
-    title: Words | None = None
+    title: str = ""
     icon: str = ""
     #: At most one that reads and one that changes, named after the package: the pages show one row for an app.
     scopes: tuple[Scope, ...] = ()
     #: Scopes of other apps that its tools need, too.
     uses: tuple[str, ...] = ()
     #: What the account page says of a call, by the name of the tool.
-    actions: Mapping[str, Words] = field(default_factory=dict[str, Words])
+    actions: Mapping[str, str] = field(default_factory=dict[str, str])
     #: The arguments that identify the object of a call; the audit log keeps their values.
     audit_fields: tuple[str, ...] = ()
     #: The classes in its module `resources`.

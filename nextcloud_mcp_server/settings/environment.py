@@ -187,3 +187,8 @@ def not_read() -> list[str]:
 def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a server that is started with these variables and no other settings."""
     return {name: text for name, text in os.environ.items() if name not in known_variables()} | {**variables}
+
+
+def process_variables() -> Mapping[str, str]:
+    """Return the variables of this process, to which the configuration of other servers may refer."""
+    return os.environ

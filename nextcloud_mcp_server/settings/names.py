@@ -54,8 +54,8 @@ MUTABLE_CLAIMS = frozenset(
 )
 #: How names begin that belong to this server alone.
 PREFIXES = ("NEXTCLOUD_", "OIDC_", "ELICITATION_", "INTROSPECTION_", "TOKEN_")
-#: The prefix of variables for the tests against a real Nextcloud.
-_TEST_PREFIX = "NEXTCLOUD_TEST_"
+#: The prefixes of variables for the tests against a real Nextcloud, and for the client of other servers.
+_OTHER_PREFIXES = ("NEXTCLOUD_TEST_", "NEXTCLOUD_MCP_CLIENT_")
 #: A name without such a prefix belongs to another program, unless it is this similar to one of this server.
 _NEAR_MISS = 0.85
 _SHORTEST_NEAR_MISS = 7
@@ -243,7 +243,7 @@ def _lacks_a_letter(name: str, known: str) -> bool:
 
 
 def _about(name: str, known: set[str]) -> Iterable[str]:
-    if name in known or name.startswith(_TEST_PREFIX):
+    if name in known or name.startswith(_OTHER_PREFIXES):
         return
     if name == "NEXTCLOUD_URL":
         yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."

@@ -14,6 +14,7 @@ from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions, use_completed
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.elicitations import end_all, settle
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
     credential_values,
@@ -209,10 +210,7 @@ class GrantTransaction:
             elif await self._may_be_taken(row, account):
                 await self._take_over(row, account.principal)
             else:
-                raise AccountTaken(
-                    f"The Nextcloud account {account.uid!r} is connected to another person here."
-                    " Nothing was stored. If the account is yours, ask the operator of this server to release it."
-                )
+                raise AccountTaken(Failure("account_taken", {"answered": account.uid}))
         if not known:
             await self._insert_account(account)
             return account.id
@@ -222,10 +220,7 @@ class GrantTransaction:
         elif may_change:
             await self._change_account(row, account)
         else:
-            raise WrongAccount(
-                f"Nextcloud answered for {account.uid!r}, but {row.uid!r} is connected here."
-                f" Nothing was stored. Sign in to Nextcloud as {row.uid!r} and connect again."
-            )
+            raise WrongAccount(Failure("other_connected", {"answered": account.uid, "connected": row.uid}))
         return row.id
 
     async def _insert_account(self, account: Account) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.login_flows import discard_flows
 from nextcloud_mcp_server.storage.models import active, elicitations, login_flows, owned_by, pending_grants
 from nextcloud_mcp_server.storage.notify import notify
@@ -123,9 +124,9 @@ class ElicitationRepository:
         """Store the URL for the client, if it becomes known only later."""
         await self._seal(elicitation_id, "url", url)
 
-    async def set_error(self, elicitation_id: str, error: str) -> None:
+    async def set_failure(self, elicitation_id: str, failure: Failure) -> None:
         """Store what went wrong in an open request, which stays open for another try."""
-        await self._seal(elicitation_id, "error", error, active)
+        await self._seal(elicitation_id, "error", failure.packed(), active)
 
     async def mark_opened(self, elicitation_id: str) -> bool:
         """Change the state from pending to opened; False if it is not pending any more."""
@@ -157,7 +158,7 @@ class ElicitationRepository:
         elicitation_id: str,
         state: ElicitationState,
         *,
-        error: str | None = None,
+        failure: Failure | None = None,
         account_name: str | None = None,
         audit: AuditEntry | None = None,
     ) -> bool:
@@ -176,7 +177,7 @@ class ElicitationRepository:
                 id_hash=id_hash,
                 state=state,
                 now=self._transactions.now(),
-                error=error,
+                failure=failure,
                 account_name=account_name,
             ):
                 return False
@@ -240,7 +241,7 @@ async def settle(
     id_hash: str,
     state: ElicitationState,
     now: datetime,
-    error: str | None = None,
+    failure: Failure | None = None,
     account_name: str | None = None,
 ) -> bool:
     """Change an open request to a final state within the caller's transaction; only one caller succeeds."""
@@ -256,7 +257,7 @@ async def settle(
         )
         .values(
             state=state,
-            error=seal.seal_optional("error", error),
+            error=seal.seal_optional("error", failure and failure.packed()),
             account_name=seal.seal_optional("account_name", account_name),
         )
     )
@@ -373,6 +374,7 @@ def _elicitation(keys: KeyRing, row: Row[Any], now: datetime) -> Elicitation:
     principal = Principal(issuer=row.issuer, subject=row.subject)
     seal = keys.at("elicitations", principal, row.id_hash)
     state = ElicitationState(row.state)
+    error = seal.open_optional("error", row.error)
     return Elicitation(
         id=seal.open("id", row.id),
         principal=principal,
@@ -384,6 +386,6 @@ def _elicitation(keys: KeyRing, row: Row[Any], now: datetime) -> Elicitation:
         state=ElicitationState.EXPIRED if not state.final and row.expires_at <= now else state,
         created_at=row.created_at,
         expires_at=row.expires_at,
-        error=seal.open_optional("error", row.error),
+        failure=None if error is None else Failure.unpacked(error),
         account_name=seal.open_optional("account_name", row.account_name),
     )

@@ -7,6 +7,8 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.storage.failure import Failure
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -39,8 +41,8 @@ class ElicitationState(StrEnum):
 class Elicitation:
     """One stored consent request. `id` is a UUID, sealed in the database and found by its hash.
 
-    `url` is what the client was given. `error` is a sentence: why the request failed, or what went wrong so far
-    while it is open. `account_name` is the name, as people see it, of the Nextcloud account that a complete one
+    `url` is what the client was given. `failure` is why the request failed, or what went wrong so far while it is
+    open. `account_name` is the name, as people see it, of the Nextcloud account that a complete one
     connected.
     """
 
@@ -54,8 +56,13 @@ class Elicitation:
     state: ElicitationState
     created_at: datetime
     expires_at: datetime
-    error: str | None = None
+    failure: Failure | None = None
     account_name: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """Why the request failed, in English, for clients and the log."""
+        return None if self.failure is None else str(self.failure)
 
 
 @dataclass(frozen=True, slots=True)

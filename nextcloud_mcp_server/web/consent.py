@@ -11,7 +11,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
-from nextcloud_mcp_server.errors import ElicitationUnknown, SignInRefused, WrongAccount
+from nextcloud_mcp_server.errors import AccountTaken, ElicitationUnknown, SignInRefused, WrongAccount
 from nextcloud_mcp_server.storage.records import ElicitationState, SignedIn
 from nextcloud_mcp_server.web.access_rows import scopes_in, told
 from nextcloud_mcp_server.web.consent_page import (
@@ -159,9 +159,10 @@ class ConsentPages:
     def _not_begun(self, context: RequestContext, consent_request: ConsentRequest) -> Response:
         if not self._flow.signs_in:
             raise ElicitationUnknown("This request has no login flow to wait for.")
-        if consent_request.error is not None:
+        failure = consent_request.failure
+        if failure is not None:
             context.request.state.retry = consent_path(CONSENT, consent_request.id)
-            raise WrongAccount(consent_request.error)
+            raise (AccountTaken if failure.code == "account_taken" else WrongAccount)(failure)
         return see(consent_path(CONSENT, consent_request.id))
 
     async def cancel(self, context: RequestContext, who: SignedIn) -> Response:

@@ -211,6 +211,6 @@ def done_page(
 def failed_page(request_headers: Headers, consent_request: ConsentRequest) -> Response:
     """Render why a consent request failed, with a reference that is in the log."""
     reference = new_reference()
-    logger.warning("consent request failed, reference %s: %r", reference, consent_request.error)
-    problem = Problem("failed", 200)
-    return problem_page(request_headers, problem, reference=reference, sentence=consent_request.error or "")
+    failure = consent_request.failure
+    logger.warning("consent request failed, reference %s: %r", reference, str(failure))
+    return problem_page(request_headers, Problem("failed", 200), reference=reference, failure=failure)

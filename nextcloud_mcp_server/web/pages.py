@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
-from nextcloud_mcp_server.web.messages import LANGUAGES, catalogue, language_of
+from nextcloud_mcp_server.web.messages import catalogue, english, language_of
 from nextcloud_mcp_server.web.root_path import rooted
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def time_left(seconds: int) -> tuple[str, int]:
     minutes = -(-seconds // 60)
     if seconds < 60:  # noqa: PLR2004 - seconds of a minute
         return "waiting.moments", 0
-    return ("waiting.minute", 1) if minutes == 1 else ("waiting.minutes", minutes)
+    return "waiting.minutes", minutes
 
 
 def in_order(scopes: Iterable[str]) -> list[str]:
@@ -128,7 +128,7 @@ def in_order(scopes: Iterable[str]) -> list[str]:
 
 def says(key: str) -> bool:
     """Tell whether the catalogue has a key."""
-    return key in catalogue(LANGUAGES[0])
+    return key in english()
 
 
 @cache
@@ -161,10 +161,10 @@ def _environment() -> "Environment":
 def _sentences(language: str) -> "Callable[..., Markup]":
     from markupsafe import Markup  # noqa: PLC0415 - loaded with jinja2, at the first page
 
-    sentences = catalogue(language)
+    say = catalogue(language).say
 
-    def sentence(key: str, **values: object) -> Markup:
+    def sentence(key: str, *, count: int = 1, **values: object) -> Markup:
         # The catalogue is part of this package and may hold markup; format() escapes the values.
-        return Markup(sentences[key]).format(**values)  # noqa: S704 - only ours is marked
+        return Markup(say(key, count)).format(count=count, **values)  # noqa: S704 - only ours is marked
 
     return sentence

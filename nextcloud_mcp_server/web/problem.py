@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.web.pages import page
+from nextcloud_mcp_server.storage.failure import Failure
+from nextcloud_mcp_server.web.pages import Name, page
 
 # Without letters and digits that look alike, for users who read it out on the telephone.
 _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -106,20 +107,23 @@ def problem_page(
     problem: Problem,
     *,
     reference: str = "",
-    sentence: str = "",
+    failure: Failure | None = None,
     retry: str = "",
     elsewhere: str = "",
 ) -> Response:
     """Render the page of a problem.
 
-    `sentence` adds details from the state machine, and `elsewhere` is an address to go on at in another browser.
+    `failure` says why a consent request failed, if this version has words for it, and `elsewhere` is an address to go
+    on at in another browser.
     """
+    known = failure if failure is not None and failure.is_known else None
     return page(
         request_headers,
         "problem.html",
         status=problem.status,
         kind=problem.kind,
-        sentence=sentence,
+        reason=f"failed.{known.code}" if known else "",
+        values={key: Name.of(value) for key, value in known.values.items()} if known else {},
         reference=reference,
         # Nothing is decided by it.
         at=datetime.now(UTC),

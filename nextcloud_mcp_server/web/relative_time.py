@@ -22,11 +22,11 @@ class RelativeTime:
         if past < _MINUTE:
             return cls(at, "now")
         if past < _HOUR:
-            return cls(at, *_counted(past // _MINUTE, "minute"))
+            return cls(at, "minutes", past // _MINUTE)
         if past < _DAY:
-            return cls(at, *_counted(past // _HOUR, "hour"))
+            return cls(at, "hours", past // _HOUR)
         if past < _COUNTED_BACK:
-            return cls(at, *_counted(past // _DAY, "day"))
+            return cls(at, "days", past // _DAY)
         return cls(at, "date")
 
     @property
@@ -53,7 +53,3 @@ class RelativeTime:
     def iso(self) -> str:
         """The exact time, for machines."""
         return self.at.astimezone(UTC).isoformat(timespec="seconds")
-
-
-def _counted(count: int, unit: str) -> tuple[str, int]:
-    return (unit, 1) if count == 1 else (f"{unit}s", count)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from playwright.sync_api import Page
 
 from nextcloud_mcp_server.errors import IssuerUnavailable, WrongAccount
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
 from tests.multi_user_pages import fails_with
@@ -78,9 +79,7 @@ def _declined(stage: MultiUserServers, page: Page) -> None:
 
 def _failed(stage: MultiUserServers, page: Page) -> None:
     elicitation_id = stage.consent_service.open()
-    stage.consent_service.end(
-        elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer this request."
-    )
+    stage.consent_service.end(elicitation_id, ElicitationState.FAILED, Failure("opened_by_others"))
     stage.sign_in(page.context)
     page.goto(stage.page("done", elicitation_id))
 

@@ -6,6 +6,7 @@ from playwright.sync_api import Page
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import Unreachable
+from nextcloud_mcp_server.storage.failure import Failure
 from tests.e2e.single_user_server import SingleUserServer
 
 FOUR = ("notes", "files", "calendar", "tasks")
@@ -94,9 +95,7 @@ def _declined(stage: SingleUserServer, page: Page) -> None:
 
 def _failed(stage: SingleUserServer, page: Page) -> None:
     elicitation_id = _answered(stage, page, "allow")
-    stage.consent.fail(
-        elicitation_id, "Nextcloud confirmed another account than the one this server works for."
-    )
+    stage.consent.fail(elicitation_id, Failure("other_connected", {"answered": "bob", "connected": "alice"}))
     _wait(stage, page, elicitation_id)
 
 

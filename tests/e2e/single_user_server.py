@@ -114,3 +114,13 @@ def window_options(
         "locale": language,
         "device_scale_factor": 2 if size == PHONE else 1,
     }
+
+
+#: How every page is looked at. German is the longest language, so it gets the phone; Spanish the narrowest screen on
+#: which text must not need scrolling to the side (WCAG 2.2, 1.4.10).
+LOOKS = {
+    "phone-light-de": window_options(size=PHONE, scheme="light", language="de"),
+    "desktop-dark-en": window_options(size=DESKTOP, scheme="dark", language="en"),
+    "phone-dark-fr": window_options(size=PHONE, scheme="dark", language="fr"),
+    "narrow-light-es": window_options(size=(320, 640), scheme="light", language="es"),
+}

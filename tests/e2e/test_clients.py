@@ -7,17 +7,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from nextcloud_mcp_server.web.access_rows import FIRST_ROWS
+from nextcloud_mcp_server.web.messages import languages
 from tests.authorization_pages import CURSOR, HOSTED, ask_url
 from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.client_page_cases import CLIENT_CASES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user
-from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
+from tests.e2e.single_user_server import LOOKS, PHONE, WindowOptions, window_options
 
-# German is the longer language, so it gets the narrow screen.
-LOOKS = [
-    window_options(size=PHONE, scheme="light", language="de"),
-    window_options(size=DESKTOP, scheme="dark", language="en"),
-]
 # A hosted client that asks in a window of its own, and waits there for word from its own page.
 OPENER = """<!doctype html><html lang="en"><title>Claude</title><h1>Waiting</h1><script>
 onmessage = (told) => { document.querySelector("h1").textContent = told.data };
@@ -109,7 +105,7 @@ def test_the_back_button_neither_asks_nor_redirects_again(
 
 
 @pytest.mark.parametrize("size", [PHONE, (1280, 800)], ids=["phone", "desktop"])
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("language", languages())
 def test_a_sign_in_shows_its_first_apps_without_scrolling_and_nothing_is_chosen(
     people: MultiUserServers, chromium: Browser, size: tuple[int, int], language: str
 ) -> None:
@@ -176,7 +172,7 @@ def test_another_site_can_neither_send_the_forms_nor_frame_the_pages(
     assert people.clients.away == 0
 
 
-@pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
+@pytest.mark.parametrize("as_seen", LOOKS.values(), ids=LOOKS)
 def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:

@@ -9,16 +9,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.messages import languages
 from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.page_cases import FOUR, FOUR_SCOPES, PAGE_CASES, choose
-from tests.e2e.single_user_server import DESKTOP, PHONE, SingleUserServer, WindowOptions, window_options
-
-# German is the longer language, so it gets the narrow screen. Between them: every page on a phone and on
-# a desktop, in light and in dark, in both languages.
-LOOKS = [
-    window_options(size=PHONE, scheme="light", language="de"),
-    window_options(size=DESKTOP, scheme="dark", language="en"),
-]
+from tests.e2e.single_user_server import LOOKS, PHONE, SingleUserServer, WindowOptions, window_options
 
 SCREEN = (1280, 800)
 APPS_WITH_ROWS = {scope.partition(":")[0] for scope in SCOPES}
@@ -135,7 +129,7 @@ def _chosen(page: Page) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "desktop"])
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("language", languages())
 def test_a_page_with_four_apps_needs_no_scrolling(
     stage: SingleUserServer, chromium: Browser, size: tuple[int, int], language: str
 ) -> None:
@@ -281,7 +275,7 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
     assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
-@pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
+@pytest.mark.parametrize("as_seen", LOOKS.values(), ids=LOOKS)
 def test_every_page_is_accessible_and_fits_the_screen(
     stage: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:

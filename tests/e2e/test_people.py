@@ -11,13 +11,7 @@ from tests.e2e.accessibility import assert_each_page_is_accessible
 from tests.e2e.multi_user_page_cases import PEOPLE_CASES
 from tests.e2e.multi_user_server import MultiUserServers, grant_as, raised_multi_user, sign_in_as
 from tests.e2e.page_cases import choose
-from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, window_options
-
-# German is the longer language, so it gets the narrow screen.
-LOOKS = [
-    window_options(size=PHONE, scheme="light", language="de"),
-    window_options(size=DESKTOP, scheme="dark", language="en"),
-]
+from tests.e2e.single_user_server import LOOKS, WindowOptions, window_options
 
 
 @pytest.fixture
@@ -256,7 +250,7 @@ def test_a_person_who_declines_is_told_that_nothing_was_connected(
     assert [state for _, state in people.consent_service.requests] == [ElicitationState.DECLINED]
 
 
-@pytest.mark.parametrize("as_seen", LOOKS, ids=["phone-light-de", "desktop-dark-en"])
+@pytest.mark.parametrize("as_seen", LOOKS.values(), ids=LOOKS)
 def test_every_page_is_accessible_and_fits_the_screen(
     people: MultiUserServers, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:

@@ -47,7 +47,7 @@ class Lines:
         """Perform the handshake and return the initialize result."""
         params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT_INFO}
         answer = await self.request("initialize", params)
-        await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer["result"]
 
     async def send(self, method: str, params: dict[str, Any]) -> int:
@@ -59,22 +59,32 @@ class Lines:
                 CLIENT_INFO_META_KEY: CLIENT_INFO,
                 CLIENT_CAPABILITIES_META_KEY: self._modern,
             }
-            params = {**params, "_meta": meta}
-        await self._write({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
+            params = {**params, "_meta": {**params.get("_meta", {}), **meta}}
+        await self.write({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
         return self._next
 
     async def answer(self, id_: int) -> dict[str, Any]:
         """Wait for the response to a request; fail for anything that is not MCP."""
         with anyio.fail_after(120):
             while id_ not in self._answers:
-                line = await self._lines.receive_until(b"\n", LONGEST_LINE)
-                message = json.loads(line)
-                assert message["jsonrpc"] == "2.0"
-                if "id" in message:
-                    self._answers[message["id"]] = message
-                else:
-                    self.notices.append(message)
+                await self.read()
         return self._answers.pop(id_)
+
+    async def read(self) -> None:
+        """Read one message: a response, a notification or a request."""
+        message = json.loads(await self._lines.receive_until(b"\n", LONGEST_LINE))
+        assert message["jsonrpc"] == "2.0"
+        if await self.take(message):
+            return
+        if "id" in message:
+            self._answers[message["id"]] = message
+        else:
+            self.notices.append(message)
+
+    async def take(self, message: dict[str, Any]) -> bool:
+        """Handle a message in another way; return whether it was handled."""
+        del message
+        return False
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Send one request and return its response."""
@@ -101,7 +111,8 @@ class Lines:
             except anyio.EndOfStream:
                 return await self.process.wait(), rest
 
-    async def _write(self, message: dict[str, Any]) -> None:
+    async def write(self, message: dict[str, Any]) -> None:
+        """Send one message."""
         assert self.process.stdin is not None
         await self.process.stdin.send(json.dumps(message).encode() + b"\n")
 

@@ -12,6 +12,7 @@ import pytest
 from anyio import from_thread
 
 from nextcloud_mcp_server.demo import dialect as dialects
+from nextcloud_mcp_server.demo.bridge import play_bridge
 from nextcloud_mcp_server.demo.journey import play
 from nextcloud_mcp_server.demo.multi_user import play_multi_user
 from nextcloud_mcp_server.demo.narrator import Narrator
@@ -184,3 +185,18 @@ async def test_no_call_of_the_two_people_is_held_for_as_long_as_on_a_server() ->
             environment = await anyio.Path(f"/proc/{servers.process_id}/environ").read_bytes()
 
         assert b"HOLD_SECONDS=4" in environment.split(b"\0")
+
+
+async def test_the_journey_through_the_bridge_is_slow_calls_to_its_client() -> None:
+    out = io.StringIO()
+
+    await play_bridge(out)
+
+    said = " ".join(out.getvalue().split())
+    for sentence in (
+        "declares nothing: no elicitation, no sign-in",
+        "Waiting for you in the browser, at 127.0.0.1:",
+        "For the chat client this was one slow call.",
+        "All 6 steps turned out as promised.",
+    ):
+        assert sentence in said

@@ -30,6 +30,7 @@ _STEPS = {
     "wait": Bench.wait,
     "slow": Bench.slow,
     "attack": Bench.attack,
+    "bridge": Bench.bridge,
 }
 #: These need a system that reports the resources of a process, or can fork and kill processes.
 _LINUX = frozenset({"big", "pending", "wait", "slow", "attack", "kill"})

@@ -19,6 +19,7 @@ from tests.crash_harness import Toll
 from tests.load import bearer, felt, multi_user, process, token_refresh
 from tests.load import year as years
 from tests.load.attack import Attack, attack
+from tests.load.bridged import Bridged, bridged
 from tests.load.client import CallFailed, Client, Result, http_pool
 from tests.load.fake_responses import BIG_FILE_BYTES, PASSWORD, USER
 from tests.load.felt import Felt
@@ -131,6 +132,7 @@ class Measured:
     waiters_share: float | None = None
     slow: Slow | None = None
     attack: Attack | None = None
+    bridged: Bridged | None = None
     packages: int | None = None
     unknown_requests: set[str] = field(default_factory=set[str])
     failures: list[str] = field(default_factory=list[str])
@@ -277,6 +279,13 @@ class Bench:
     async def attack(self) -> None:
         """Time calls while another user's client sends as many requests as it can."""
         self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
+
+    async def bridge(self) -> None:
+        """Measure what the bridge adds to a call, and what many calls leave behind in it."""
+        effort = self._effort
+        self.measured.bridged = await bridged(
+            self._servers["ours"], self._apart("bridge"), calls=effort.calls, rounds=effort.rounds
+        )
 
     def _apart(self, name: str) -> Path:
         folder = self._folder / name

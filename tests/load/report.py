@@ -29,6 +29,7 @@ def metrics(measured: Measured) -> list[Metric]:
         _token(measured),
         *_token_requests(measured),
         *multi_user_metrics(measured),
+        *_bridged(measured),
     ]
 
 
@@ -179,6 +180,21 @@ def _token_requests(measured: Measured) -> Iterator[Metric]:
         else:
             told = f"{agreement.agreed} of {agreement.tries}"
             yield Metric(name, "always", told, agreement.agreed == agreement.tries)
+
+
+def _bridged(measured: Measured) -> Iterator[Metric]:
+    found = measured.bridged
+    name, budget = "the bridge adds to a call, p50", "≤ 3 ms"
+    if found is None:
+        yield Metric(name, budget, "not measured", None)
+        return
+    yield Metric(name, budget, f"{found.added_ms:.1f} ms", found.added_ms <= 3)
+    name, budget = "throughput through the bridge, 16 at once", "≥ 85 % of direct calls"
+    yield Metric(name, budget, f"{found.kept_share:.0%}", found.kept_share >= 0.85)
+    if found.descriptors_left is not None and found.mb_left is not None:
+        told = f"{found.descriptors_left} descriptors, {found.mb_left:.1f} MB"
+        met = found.descriptors_left <= 0 and found.mb_left < 1
+        yield Metric("1,000 calls leave behind in the bridge", "nothing", told, met)
 
 
 def table(found: list[Metric]) -> str:

@@ -140,7 +140,7 @@ async def running(server: Server, transport: Transport, folder: Path) -> AsyncGe
         process = await anyio.open_process(
             server.command(transport, port),
             cwd=folder,
-            env=_environment(server, transport),
+            env=environment_of(server, transport),
             stdin=PIPE if transport == "stdio" else DEVNULL,
             stdout=PIPE if transport == "stdio" else output.fileno(),
             stderr=output.fileno(),
@@ -199,7 +199,7 @@ async def stop(process: Process) -> None:
         await process.aclose()
 
 
-def _environment(server: Server, transport: Transport) -> dict[str, str]:
+def environment_of(server: Server, transport: Transport) -> dict[str, str]:
     """Return an environment without the operator's own settings, so that a run measures the defaults.
 
     Compiled modules are written, as an installation has them.

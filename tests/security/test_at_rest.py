@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -105,7 +106,10 @@ async def test_no_secret_name_or_error_stands_in_clear_in_the_database_or_its_lo
     await connect(database, ALICE, secret=f"{CANARY} second secret")
     failed = await ask(database, BOB)
     await database.elicitations.finish(
-        failed.id, ElicitationState.FAILED, error=f"{CANARY} error", account_name=f"{CANARY} account"
+        failed.id,
+        ElicitationState.FAILED,
+        failure=Failure("not_accepted", {"name": f"{CANARY} error"}),
+        account_name=f"{CANARY} account",
     )
     waiting = await ask(database, ALICE, "codex")
     await database.elicitations.set_url(waiting.id, f"https://cloud.example.org/login/{CANARY}")
@@ -118,7 +122,9 @@ async def test_no_secret_name_or_error_stands_in_clear_in_the_database_or_its_lo
         expires_at=NOW,
         uid=f"{CANARY} uid",
     )
-    await database.elicitations.set_error(waiting.id, f"{CANARY} another account")
+    await database.elicitations.set_failure(
+        waiting.id, Failure("account_taken", {"answered": f"{CANARY} another account"})
+    )
 
     dump = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.name.startswith(path.name))
 

@@ -43,8 +43,7 @@ async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_o
     shown = await following.consent_service.view(consent_request, alice.who)
     assert shown.state is ElicitationState.OPENED
     assert shown.login_url is None
-    assert shown.error is not None
-    assert "'bob', but your account is 'alice'" in shown.error
+    assert "'bob', but your account is 'alice'" in str(shown.failure)
 
 
 async def test_bobs_flow_that_alice_was_sent_never_gives_bob_her_account(following: ConsentSetup) -> None:
@@ -115,7 +114,7 @@ async def test_after_a_wrong_account_the_same_consent_request_can_be_tried_again
 
     assert await following.grant("alice") is not None
     assert await following.state(consent_request) is ElicitationState.COMPLETE
-    assert (await following.consent_service.view(consent_request, alice.who)).error is None
+    assert (await following.consent_service.view(consent_request, alice.who)).failure is None
     assert following.finished == [consent_request]
 
 

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp
 
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from nextcloud_mcp_server.web.pages import stylesheet
 from tests.access_fields import fields_for
@@ -106,7 +107,7 @@ async def test_every_link_that_does_not_lead_on_gets_the_same_page(
     used, declined, failed = [await consent.open() for _ in range(3)]
     await consent.complete(used)
     await consent.decline(declined)
-    await consent.fail(failed, "Some error.")
+    await consent.fail(failed, Failure("not_accepted"))
     pending = await consent.open()
     names = {"open": pending, "used": used, "declined": declined, "failed": failed, "expired": expired}
     plain = await browser.get("/oauth/provision")
@@ -293,7 +294,7 @@ async def test_markup_in_a_name_is_only_text(
 async def test_markup_in_an_error_is_only_text(browser: httpx2.AsyncClient, consent: SingleUserPages) -> None:
     elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
-    await consent.fail(elicitation_id, HOSTILE)
+    await consent.fail(elicitation_id, Failure("account_taken", {"answered": HOSTILE}))
 
     page = await browser.get(waiting(elicitation_id))
 
@@ -328,7 +329,7 @@ async def test_a_line_break_in_an_error_stays_in_one_line_of_the_log(
 ) -> None:
     elicitation_id = await consent.open()
     await allow(browser, elicitation_id)
-    await consent.fail(elicitation_id, "one\r\nWARNING two")
+    await consent.fail(elicitation_id, Failure("", {"sentence": "one\r\nWARNING two"}))
 
     await browser.get(waiting(elicitation_id))
 

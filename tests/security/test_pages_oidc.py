@@ -221,7 +221,7 @@ async def test_the_third_look_of_another_user_ends_the_consent_request_and_the_o
         await sign_in(alice, consent_service, "alice")
         told = await alice.get(url("consent", elicitation_id), follow_redirects=True)
 
-    assert "Another user opened the link several times" in told.text
+    assert "Another person opened the link several times" in told.text
 
 
 async def test_a_login_flow_is_shown_to_and_ended_by_its_own_user_alone(

@@ -94,7 +94,7 @@ async def test_a_link_that_got_around_ends_and_its_person_gets_a_new_one(mapped:
 
     assert await mapped.state(consent_request) is ElicitationState.FAILED
     assert mapped.finished == [consent_request]
-    assert (await mapped.consent_service.view(consent_request, alice.who)).error is not None
+    assert (await mapped.consent_service.view(consent_request, alice.who)).failure is not None
     # A link that is over tells others nothing any more.
     with pytest.raises(ElicitationUnknown):
         await mapped.consent_service.view(consent_request, bob.who)

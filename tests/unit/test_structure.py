@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from nextcloud_mcp_server import errors
+import pytest
+
+from nextcloud_mcp_server import bridge_errors, errors
 from nextcloud_mcp_server.declarations.apps import APPS, NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -224,21 +226,23 @@ def test_nothing_but_the_package_of_an_app_its_sandbox_and_the_list_names_what_i
     assert {(app, place) for app, path in naming for place in (path, *path.parents)} >= allowed
 
 
-def test_the_drawing_of_the_errors_is_the_tree_of_the_classes() -> None:
+@pytest.mark.parametrize("root", [errors.NextcloudMcpError, bridge_errors.BridgeError])
+def test_the_drawing_of_the_errors_is_the_tree_of_the_classes(root: type[Exception]) -> None:
+    module = errors if root is errors.NextcloudMcpError else bridge_errors
     drawn: list[tuple[int, str]] = []
-    for line in (errors.__doc__ or "").splitlines():
+    for line in (module.__doc__ or "").splitlines():
         found = re.match(r"^    (?P<indent>[│├└─ ]*)(?P<name>[A-Z]\w+)$", line)
         if found:
             drawn.append((len(found["indent"]) // 4, found["name"]))
 
-    assert drawn == list(_classes(errors.NextcloudMcpError, 0))
+    assert drawn == list(_classes(root, 0, module.__name__))
 
 
-def _classes(cls: type[Exception], depth: int) -> Iterator[tuple[int, str]]:
+def _classes(cls: type[Exception], depth: int, module: str) -> Iterator[tuple[int, str]]:
     yield depth, cls.__name__
     for child in cls.__subclasses__():
-        if child.__module__ == errors.__name__:
-            yield from _classes(child, depth + 1)
+        if child.__module__ == module:
+            yield from _classes(child, depth + 1, module)
 
 
 def test_every_ignored_lint_rule_says_why() -> None:

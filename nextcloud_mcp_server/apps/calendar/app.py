@@ -1,38 +1,33 @@
 """Declares the toolset `calendar`: what it requires, and what the pages say about it."""
 
-from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
+from nextcloud_mcp_server.declarations.app import App, Prompt, Scope
 
 app = App(
     "calendar",
     about="calendars",
-    title=Words("Calendar", "Kalender"),
+    title="Calendar",
     icon="M4.5 5.5h15v14h-15ZM4.5 10h15M8.5 3v4M15.5 3v4",
     scopes=(
         Scope(
             "calendar:read",
-            what=Words("Read your calendars", "Deine Kalender lesen"),
-            detail=Words(
-                "See events, invitations and free time.", "Termine, Einladungen und freie Zeit sehen."
-            ),
+            what="Read your calendars",
+            detail="See events, invitations and free time.",
         ),
         Scope(
             "calendar:write",
-            what=Words("Change your calendars and invite people", "Deine Kalender ändern und Leute einladen"),
-            detail=Words(
-                "Add, move and delete events, answer invitations; Nextcloud mails those who are invited.",
-                "Termine anlegen, verschieben und löschen, Einladungen beantworten; Nextcloud schreibt den Eingeladenen.",
-            ),
+            what="Change your calendars and invite people",
+            detail="Add, move and delete events, answer invitations; Nextcloud mails those who are invited.",
             outward=True,
         ),
     ),
     actions={
-        "nc_calendar_list_calendars": Words("Listed calendars", "Hat Kalender aufgelistet"),
-        "nc_calendar_list_events": Words("Listed events", "Hat Termine aufgelistet"),
-        "nc_calendar_get_event": Words("Read an event", "Hat einen Termin gelesen"),
-        "nc_calendar_create_event": Words("Created an event", "Hat einen Termin angelegt"),
-        "nc_calendar_update_event": Words("Changed an event", "Hat einen Termin geändert"),
-        "nc_calendar_delete_event": Words("Deleted an event", "Hat einen Termin gelöscht"),
-        "nc_calendar_find_free_time": Words("Looked for free time", "Hat freie Zeit gesucht"),
+        "nc_calendar_list_calendars": "Listed calendars",
+        "nc_calendar_list_events": "Listed events",
+        "nc_calendar_get_event": "Read an event",
+        "nc_calendar_create_event": "Created an event",
+        "nc_calendar_update_event": "Changed an event",
+        "nc_calendar_delete_event": "Deleted an event",
+        "nc_calendar_find_free_time": "Looked for free time",
     },
     audit_fields=("title", "calendar", "event_id"),
     resources=("Events",),

@@ -1,45 +1,38 @@
 """Declares the toolset `files`: what it requires, and what the pages say about it."""
 
-from nextcloud_mcp_server.declarations.app import App, Prompt, Scope, Words
+from nextcloud_mcp_server.declarations.app import App, Prompt, Scope
 
 app = App(
     "files",
     about="files",
-    title=Words("Files", "Dateien"),
+    title="Files",
     icon="M3.5 6.5A1.5 1.5 0 0 1 5 5h4l2 2.5h8A1.5 1.5 0 0 1 20.5 9v8.5A1.5 1.5 0 0 1 19 19H5a1.5 1."
     "5 0 0 1-1.5-1.5Z",
     scopes=(
         Scope(
             "files:read",
-            what=Words("Read your files", "Deine Dateien lesen"),
-            detail=Words("See folders, open files, search.", "Ordner sehen, Dateien öffnen, suchen."),
+            what="Read your files",
+            detail="See folders, open files, search.",
         ),
         Scope(
             "files:write",
-            what=Words("Change your files", "Deine Dateien ändern"),
-            detail=Words(
-                "Save, move, rename, move to trash.",
-                "Speichern, verschieben, umbenennen, in den Papierkorb legen.",
-            ),
+            what="Change your files",
+            detail="Save, move, rename, move to trash.",
         ),
     ),
     actions={
-        "nc_files_list_folder": Words("Listed a folder", "Hat einen Ordner aufgelistet"),
-        "nc_files_get_info": Words(
-            "Looked at a file or folder", "Hat eine Datei oder einen Ordner angesehen"
-        ),
-        "nc_files_read_file": Words("Read a file", "Hat eine Datei gelesen"),
-        "nc_files_search_items": Words("Searched files", "Hat nach Dateien gesucht"),
-        "nc_files_write_file": Words("Saved a file", "Hat eine Datei gespeichert"),
-        "nc_files_edit_file": Words("Edited a file", "Hat eine Datei bearbeitet"),
-        "nc_files_create_folder": Words("Made a folder", "Hat einen Ordner angelegt"),
-        "nc_files_move_item": Words("Moved or renamed something", "Hat etwas verschoben oder umbenannt"),
-        "nc_files_copy_item": Words("Copied something", "Hat etwas kopiert"),
-        "nc_files_delete_item": Words("Moved something to the trash", "Hat etwas in den Papierkorb gelegt"),
-        "nc_files_list_trash": Words("Looked into the trash", "Hat in den Papierkorb gesehen"),
-        "nc_files_restore_trash": Words(
-            "Took something out of the trash", "Hat etwas aus dem Papierkorb geholt"
-        ),
+        "nc_files_list_folder": "Listed a folder",
+        "nc_files_get_info": "Looked at a file or folder",
+        "nc_files_read_file": "Read a file",
+        "nc_files_search_items": "Searched files",
+        "nc_files_write_file": "Saved a file",
+        "nc_files_edit_file": "Edited a file",
+        "nc_files_create_folder": "Made a folder",
+        "nc_files_move_item": "Moved or renamed something",
+        "nc_files_copy_item": "Copied something",
+        "nc_files_delete_item": "Moved something to the trash",
+        "nc_files_list_trash": "Looked into the trash",
+        "nc_files_restore_trash": "Took something out of the trash",
     },
     audit_fields=("path", "source", "destination", "trash_id"),
     resources=("Files",),

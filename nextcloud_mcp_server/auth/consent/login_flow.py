@@ -16,7 +16,6 @@ from uuid import uuid4
 import anyio
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.consent.policy import IF_STOPPED
 from nextcloud_mcp_server.auth.consent.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
@@ -31,6 +30,8 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.login_flow import StartedFlow
+from nextcloud_mcp_server.nextcloud.program import PROGRAM
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import Elicitation, LoginFlow, LoginResult, Principal
 
 if TYPE_CHECKING:
@@ -312,9 +313,7 @@ class Poller:
         if self._clock() < flow.expires_at:
             await self._postpone(flow, seconds)
             return
-        await self._provisioning.failed(
-            flow, f"The sign-in at Nextcloud took too long; ask your assistant again. {IF_STOPPED}"
-        )
+        await self._provisioning.failed(flow, Failure("took_too_long", {"program": PROGRAM}))
         await self._database.login_flows.delete(flow.id, owner=self._owner)
 
     async def _settle(self, flow: LoginFlow, result: LoginResult) -> None:
@@ -325,9 +324,7 @@ class Poller:
                 stored = await self._provisioning.exchanged(flow, result, identity)
             except CredentialRejected:
                 refused = True
-                await self._provisioning.failed(
-                    flow, "Nextcloud did not accept the access it had just given."
-                )
+                await self._provisioning.failed(flow, Failure("not_accepted"))
             except WrongAccount as error:
                 logger.warning("access to another account was refused and is deleted: %s", error)
         if not stored:

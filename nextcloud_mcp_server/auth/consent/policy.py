@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from nextcloud_mcp_server.nextcloud.program import PROGRAM
+from nextcloud_mcp_server.storage.failure import STOPPED
 from nextcloud_mcp_server.storage.records import Elicitation, Grant
 
 #: A consent request that is not finished in this time has expired.
@@ -17,15 +18,8 @@ ASK_MORE = "This needs a permission you have not given yet; please allow it to c
 OVER = "This link is no longer valid; ask your assistant again for a new one."
 
 #: Nextcloud does not tell a program what it shows to the user, so the likely causes are named.
-IF_STOPPED = (
-    "If Nextcloud stopped the user, its page says why: its administrator has to allow the program name "
-    f"'{PROGRAM}', or the user has to set up two-factor authentication first."
-)
+IF_STOPPED = STOPPED.format(program=PROGRAM)
 NOT_CONFIRMED = f"The link expired before the user had finished. {IF_STOPPED}"
-
-OPENED_BY_OTHERS = (
-    "Another user opened the link several times, so it was closed; ask your assistant for a new one."
-)
 
 
 @dataclass(frozen=True, slots=True)

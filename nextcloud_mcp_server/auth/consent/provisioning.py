@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.client_identity import identity
-from nextcloud_mcp_server.auth.consent.policy import LIFETIME, OPENED_BY_OTHERS, OVER, Policy
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME, OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
@@ -23,6 +23,7 @@ from nextcloud_mcp_server.errors import (
     OtherPerson,
     WrongAccount,
 )
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
@@ -170,7 +171,7 @@ class Provisioning:
         ]
         await self._database.audit.append(entries)
         if await self._database.elicitations.count_refusal(elicitation.id) >= MOST_REFUSALS:
-            await self._finish(elicitation, ElicitationState.FAILED, error=OPENED_BY_OTHERS)
+            await self._finish(elicitation, ElicitationState.FAILED, Failure("opened_by_others"))
         raise OtherPerson("This request belongs to another account. Nothing was shared.")
 
     async def _consent_request(self, elicitation: Elicitation, flow: LoginFlow | None) -> ConsentRequest:
@@ -189,7 +190,7 @@ class Provisioning:
             login_url=flow.login_url if flow else None,
             expires_at=elicitation.expires_at,
             account_name=elicitation.account_name,
-            error=elicitation.error,
+            failure=elicitation.failure,
             client=identity(elicitation.client_id, elicitation.client_name, known),
         )
 
@@ -271,11 +272,11 @@ class Provisioning:
             elicitation, None, account, credential, scopes & self._policy.bound, uid=uid
         )
 
-    async def failed(self, flow: LoginFlow, sentence: str) -> None:
-        """Record that the consent request failed, with the sentence for the user."""
+    async def failed(self, flow: LoginFlow, failure: Failure) -> None:
+        """Record that the consent request failed, and why."""
         elicitation = await self._find(flow.elicitation_id)
         if elicitation is not None:
-            await self._finish(elicitation, ElicitationState.FAILED, error=sentence)
+            await self._finish(elicitation, ElicitationState.FAILED, failure)
 
     async def expire(self) -> None:
         """Expire every consent request whose time is over."""
@@ -328,9 +329,9 @@ class Provisioning:
         A user who signed in here can sign in to Nextcloud again, so their consent request stays open.
         """
         if self._within is not None:
-            await self._finish(elicitation, ElicitationState.FAILED, error=str(error))
+            await self._finish(elicitation, ElicitationState.FAILED, Failure.of(error))
             return
-        await self._database.elicitations.set_error(elicitation.id, str(error))
+        await self._database.elicitations.set_failure(elicitation.id, Failure.of(error))
         refused = self._audit(elicitation, "refused: wrong account", uid)
         await self._database.audit.append([refused])
 
@@ -360,9 +361,11 @@ class Provisioning:
             expires_at=tokens.expires_at,
         )
 
-    async def _finish(self, elicitation: Elicitation, state: ElicitationState, *, error: str = "") -> None:
-        audit = self._audit(elicitation, state, error)
-        await self._database.elicitations.finish(elicitation.id, state, error=error or None, audit=audit)
+    async def _finish(
+        self, elicitation: Elicitation, state: ElicitationState, failure: Failure | None = None
+    ) -> None:
+        audit = self._audit(elicitation, state, "" if failure is None else str(failure))
+        await self._database.elicitations.finish(elicitation.id, state, failure=failure, audit=audit)
         await self._on_finished(elicitation.id)
 
     async def _find(self, elicitation_id: str) -> Elicitation | None:
@@ -393,7 +396,4 @@ class Provisioning:
 
 def _require_account(account: Account, uid: str) -> None:
     if account.uid != uid:
-        raise WrongAccount(
-            f"Nextcloud answered for {account.uid!r}, but your account is {uid!r}. Nothing was stored."
-            f" Sign in to Nextcloud as {uid!r} and try again."
-        )
+        raise WrongAccount(Failure("not_yours", {"answered": account.uid, "yours": uid}))

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState, PendingGrant, SignedIn
 
 
@@ -15,7 +16,7 @@ class ConsentRequest:
     `needed` are the scopes of the waiting call, `offered` those that may be ticked, `granted` those that are
     permitted already. `login_url` is Nextcloud's own page in a login flow, None until the user pressed Allow.
     `client` is what is known of the client besides its name, None if all programs on a computer share one
-    permission. `error` may be set while the consent request is open: what went wrong with the last try.
+    permission. `failure` may be set while the consent request is open: what went wrong with the last try.
     """
 
     id: str
@@ -28,7 +29,7 @@ class ConsentRequest:
     login_url: SecretStr | None
     expires_at: datetime
     account_name: str | None = None
-    error: str | None = None
+    failure: Failure | None = None
     client: "ClientIdentity | None" = None
 
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import ConfigurationError, SignInRefused, Unreachable, WrongAccount
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState, GrantRequest
 from tests.auth_fixtures import READ, WRITE
 from tests.consent_fixtures import GRANT_CALLBACK, ConsentSetup, open_consent_service
@@ -79,8 +80,7 @@ async def test_another_account_is_refused_and_the_consent_request_stays_open(fol
 
     shown = await following.consent_service.view(consent_request, alice.who)
     assert (shown.state, shown.login_url) == (ElicitationState.OPENED, None)
-    assert shown.error is not None
-    assert "Sign in to Nextcloud as 'alice'" in shown.error
+    assert shown.failure == Failure("not_yours", {"answered": "bob", "yours": "alice"})
     assert await following.grant("alice") is None
     assert secret not in following.app_passwords
     assert await following.audit("alice") == [("consent", "refused: wrong account")]

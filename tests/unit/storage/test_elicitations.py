@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import (
     AuditEntry,
     Elicitation,
@@ -21,6 +22,8 @@ Open = Callable[..., Awaitable[Database]]
 Start = Callable[..., Awaitable[LoginFlow]]
 
 FINAL = [state for state in ElicitationState if state.final]
+
+BOB = Failure("other_connected", {"answered": "bob", "connected": "alice"})
 
 
 async def test_a_new_request_is_pending_and_found_by_its_id(
@@ -45,7 +48,7 @@ async def test_an_unknown_id_is_not_found(database: Database, ask: Ask) -> None:
     assert not await database.elicitations.mark_opened("unknown")
     assert not await database.elicitations.finish("unknown", ElicitationState.DECLINED)
     await database.elicitations.set_url("unknown", "https://nowhere.example.org")
-    await database.elicitations.set_error("unknown", "It went wrong.")
+    await database.elicitations.set_failure("unknown", Failure("not_accepted"))
 
 
 async def test_an_open_request_is_used_again_while_it_covers_the_scopes(ask: Ask, alice: Principal) -> None:
@@ -192,16 +195,16 @@ async def test_what_went_wrong_is_kept_while_a_request_is_open_and_no_longer(
 ) -> None:
     asked = await ask()
 
-    await database.elicitations.set_error(asked.id, "Another account.")
+    await database.elicitations.set_failure(asked.id, BOB)
     opened = await database.elicitations.find(asked.id)
     await database.elicitations.finish(asked.id, ElicitationState.COMPLETE)
-    await database.elicitations.set_error(asked.id, "Too late.")
+    await database.elicitations.set_failure(asked.id, Failure("took_too_long"))
 
     ended = await database.elicitations.find(asked.id)
     assert opened is not None
-    assert (opened.state, opened.error) == (ElicitationState.PENDING, "Another account.")
+    assert (opened.state, opened.failure) == (ElicitationState.PENDING, BOB)
     assert ended is not None
-    assert (ended.state, ended.error) == (ElicitationState.COMPLETE, None)
+    assert (ended.state, ended.failure) == (ElicitationState.COMPLETE, None)
 
 
 async def test_a_request_is_opened_once(database: Database, ask: Ask) -> None:
@@ -247,13 +250,13 @@ async def test_finishing_stores_error_account_and_audit(
     asked = await ask()
 
     await database.elicitations.finish(
-        asked.id, ElicitationState.FAILED, error="It broke.", account_name="alice", audit=entry("failed")
+        asked.id, ElicitationState.FAILED, failure=BOB, account_name="alice", audit=entry("failed")
     )
     await database.elicitations.finish(asked.id, ElicitationState.DECLINED, audit=entry("declined"))
 
     found = await database.elicitations.find(asked.id)
     assert found is not None
-    assert (found.error, found.account_name) == ("It broke.", "alice")
+    assert (found.failure, found.account_name) == (BOB, "alice")
     assert [line.action for line in await database.audit.recent(alice, 10)] == ["failed"]
 
 

@@ -10,6 +10,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.access_fields import chosen_in, fields_for
 from tests.callback_results import shown
@@ -255,7 +256,7 @@ async def test_not_me_takes_back_what_was_given_and_tells_how_to_try_again(
     later = await people.get(answer.headers["location"])
 
     assert consent_service.connected == {}
-    assert "What was just given is taken back." in page.text
+    assert "We have removed that access." in page.text
     assert f'href="{url("consent", elicitation_id)}">Try again' in page.text
     assert "Try again" not in later.text
 
@@ -313,11 +314,11 @@ async def test_a_consent_request_that_failed_says_why(
 ) -> None:
     await sign_in(people, consent_service)
     elicitation_id = await consent_service.open()
-    await consent_service.end(elicitation_id, ElicitationState.FAILED, "Somebody else tried to answer.")
+    await consent_service.end(elicitation_id, ElicitationState.FAILED, Failure("opened_by_others"))
 
     page = await people.get(url("done", elicitation_id))
 
-    assert "Somebody else tried to answer." in page.text
+    assert "Another person opened the link several times" in page.text
 
 
 async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(

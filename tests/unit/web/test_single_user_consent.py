@@ -17,6 +17,7 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
     WrongAccount,
 )
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.access_fields import choices_in, chosen_in, fields_for, told_in
 from tests.single_user_pages import ORIGIN, SingleUserPages, application
@@ -284,26 +285,51 @@ async def test_a_failed_consent_request_says_why_with_a_reference_that_is_in_the
 ) -> None:
     elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    await consent.fail(elicitation_id, "Nextcloud gave an account that is not yours.")
+    await consent.fail(elicitation_id, Failure("other_connected", {"answered": "bob", "connected": "alice"}))
 
     page = await browser.get(waiting(elicitation_id))
 
     reference = re.findall(r"<dd>(\w{4}-\w{4})</dd>", page.text)
-    assert "Nextcloud gave an account that is not yours." in page.text
+    assert (
+        "You confirmed in Nextcloud as <bdi>bob</bdi>, but <bdi>alice</bdi> is connected here." in page.text
+    )
     assert len(reference) == 1
     assert reference[0] in caplog.text
 
 
-async def test_a_consent_request_that_failed_without_a_sentence_still_gets_its_page(
+async def test_a_failed_consent_request_says_why_in_the_language_of_the_browser(
     browser: httpx2.AsyncClient, consent: SingleUserPages
 ) -> None:
     elicitation_id = await consent.open()
     await send(browser, elicitation_id, "allow", "notes:read")
-    await consent.fail(elicitation_id, "")
+    await consent.fail(elicitation_id, Failure("took_too_long", {"program": "Nextcloud MCP server"}))
 
-    page = await browser.get(waiting(elicitation_id))
+    page = await browser.get(waiting(elicitation_id), headers={"Accept-Language": "de"})
 
-    assert "That did not work" in page.text
+    assert "Die Anmeldung bei Nextcloud hat zu lange gedauert." in page.text
+    assert "took too long" not in page.text
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure("", {"sentence": "An earlier sentence."}),
+        Failure("from_later"),
+        Failure("not_yours", {"answered": "bob"}),
+        Failure(""),
+    ],
+)
+async def test_a_failure_without_words_on_the_pages_still_gets_its_page_and_no_english_sentence(
+    browser: httpx2.AsyncClient, consent: SingleUserPages, failure: Failure
+) -> None:
+    elicitation_id = await consent.open()
+    await send(browser, elicitation_id, "allow", "notes:read")
+    await consent.fail(elicitation_id, failure)
+
+    page = await browser.get(waiting(elicitation_id), headers={"Accept-Language": "de"})
+
+    assert "Das hat nicht geklappt" in page.text
+    assert "An earlier sentence." not in page.text
 
 
 async def test_a_consent_request_that_ran_out_of_time_is_no_longer_valid(

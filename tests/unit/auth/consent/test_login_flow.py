@@ -10,6 +10,7 @@ from nextcloud_mcp_server.auth.consent import login_flow as module
 from nextcloud_mcp_server.auth.consent import policy
 from nextcloud_mcp_server.errors import ElicitationUnknown, ProgramRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, LoginFlow
 from tests.auth_fixtures import READ, WRITE, Process, ProcessHost, together
 
@@ -535,7 +536,7 @@ async def test_the_result_for_a_consent_request_that_is_gone_is_deleted(
     assert flow is not None
 
     await process.poller.run_once()
-    await process.provisioning.failed(flow, "It is gone.")
+    await process.provisioning.failed(flow, Failure("took_too_long"))
 
     assert process.finished == []
     assert await process.grant(stage.caller) is None

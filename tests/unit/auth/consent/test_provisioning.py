@@ -229,7 +229,7 @@ async def test_the_page_shows_what_is_asked_offered_and_granted(stage: ProcessHo
     assert shown is not None
     assert (shown.needed, shown.offered, shown.granted) == (WRITE, READ | WRITE, READ)
     assert (shown.client_name, shown.nextcloud_host) == ("Claude Code", "nextcloud.test")
-    assert (shown.login_url, shown.account_name, shown.error) == (None, None, None)
+    assert (shown.login_url, shown.account_name, shown.failure) == (None, None, None)
     assert shown.expires_at == stage.clock() + module.LIFETIME
 
 

@@ -1,0 +1,1 @@
+"""The commands of `client`: what each does once its arguments are read."""
