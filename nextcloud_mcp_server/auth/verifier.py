@@ -4,7 +4,7 @@ Tokens are verified only here, and never passed on: Nextcloud gets a credential 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -50,13 +50,17 @@ class VerifierConfig:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The user and the client of a token, and its scopes; with `scopes` None the token limits nothing."""
+    """The user and the client of a token, and its scopes; with `scopes` None the token limits nothing.
+
+    `introspected` tells that the issuer itself said these claims; it is asked again within `KEEP_SECONDS`.
+    """
 
     principal: Principal
     client_id: str
     scopes: frozenset[str] | None
     expires_at: int
     claims: Claims = field(repr=False)
+    introspected: bool = False
 
 
 class Verifier:
@@ -127,7 +131,8 @@ class Verifier:
         now = self._clock().timestamp()
         check_times(claims, now=now, leeway_seconds=self._config.leeway_seconds)
         # RFC 7662 §2.2 makes `exp` optional; without it the answer is used no longer than it is cached.
-        return self._bearer({"exp": now + KEEP_SECONDS, **claims}, introspection.issuer)
+        bearer = self._bearer({"exp": now + KEEP_SECONDS, **claims}, introspection.issuer)
+        return replace(bearer, introspected=True)
 
     def _bearer(self, claims: Claims, issuer: str) -> Bearer:
         config = self._config

@@ -188,8 +188,7 @@ class Nextcloud:
         """Opens the pages of Login Flow v2 as a browser would."""
         from nextcloud_mcp_server.nextcloud.login_pages import LoginPages  # noqa: PLC0415 - see above
 
-        headers = {} if self._public_url is None else {"Host": self._public_url.netloc}
-        return LoginPages(self._pool, self._url, headers)
+        return LoginPages(self._pool, self._url, public_url=self._public_url)
 
     @property
     def oauth2(self) -> "OAuth2Client":

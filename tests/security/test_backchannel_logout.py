@@ -133,6 +133,24 @@ async def test_a_logout_of_one_session_ends_that_session(oidc_app: OidcApp, http
     assert by_both == [401, 200, 401], "a token that names no session is its person's"
 
 
+async def test_a_logout_ends_a_signed_token_that_does_not_say_when_it_was_issued(
+    oidc_app: OidcApp, http: httpx2.AsyncClient
+) -> None:
+    """RFC 9068 §2.2 requires `iat`; an issuer of plain JWTs may leave it out (RFC 7519 §4.1.6)."""
+
+    def without_time(name: str) -> str:
+        said = claims_of(oidc_app.token(name))
+        del said["iat"]
+        return oidc_app.issuer.keys.sign(said, typ="at+jwt")
+
+    async with oidc_app.raw(without_time("alice")) as hers, oidc_app.raw(without_time("bob")) as his:
+        before = await statuses(hers, his)
+        await post(oidc_app, http, logout_token(oidc_app))
+        after = await statuses(hers, his)
+
+    assert (before, after) == ([200, 200], [401, 200])
+
+
 async def test_a_logout_counts_after_a_restart_too(oidc_app: OidcApp, http: httpx2.AsyncClient) -> None:
     token = oidc_app.token("alice")
     await post(oidc_app, http, logout_token(oidc_app))

@@ -5,6 +5,7 @@ the attacker's browser. So the first callback that brings it to the wrong browse
 """
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -307,18 +308,37 @@ async def test_oidc_spends_the_code_whatever_state_the_attacker_wrote_into_the_a
     assert people.provider.exchanged == []
 
 
-async def test_oidc_spends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(
+async def test_oidc_ends_a_code_that_a_person_brings_whom_the_claim_gives_no_account(
     mapped: ConsentSetup,
 ) -> None:
-    _, url = await begun_by_attacker(mapped)
+    attacker, url = await begun_by_attacker(mapped)
     params = mapped.provider.confirm(url, "victim")
     mapped.issuer.userinfo = {"sub": "victim"}
     victim = await mapped.browser("victim")
 
-    with pytest.raises(SignInRefused):
+    with pytest.raises(OtherBrowser):
         await mapped.consent_service.finish_grant(params, victim.who, victim.token)
+    with pytest.raises(SignInRefused):
+        await mapped.consent_service.finish_grant(params, attacker.who, attacker.token)
 
     assert await mapped.database.spent_codes.is_spent(codes(params))
+    assert mapped.provider.exchanged == [codes(params)]
+    assert await mapped.given_back() == [f"access-{codes(params)}"]
+    assert ("consent", "refused: another browser") in await mapped.audit("alice")
+
+
+async def test_oidc_ends_the_code_of_a_person_whom_the_claim_gives_no_account_any_more(
+    mapped: ConsentSetup,
+) -> None:
+    """The operator may name the claim after the sign-in: then this session knows no account."""
+    alice, url = await begun_by_attacker(mapped)
+    params = mapped.provider.confirm(url, "alice")
+
+    with pytest.raises(SignInRefused, match="preferred_username"):
+        await mapped.consent_service.finish_grant(params, replace(alice.who, uid=None), alice.token)
+
+    assert await mapped.given_back() == [f"access-{codes(params)}"]
+    assert await mapped.grant("alice") is None
 
 
 async def test_oidc_does_not_revoke_what_a_faster_tab_has_just_stored(mapped: ConsentSetup) -> None:

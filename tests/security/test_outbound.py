@@ -1,8 +1,10 @@
 """What goes out to Nextcloud, and what is taken from its answers."""
 
 import gzip
+import inspect
 from collections.abc import AsyncIterator, Callable, Generator
 from http.cookies import SimpleCookie
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -10,11 +12,13 @@ import pytest
 import stamina
 from pydantic import SecretStr
 
+from nextcloud_mcp_server import nextcloud
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     ElicitationRequired,
     NextcloudError,
     NotNextcloud,
+    ProgramRefused,
     Throttled,
     TimedOut,
     TooLarge,
@@ -24,6 +28,7 @@ from nextcloud_mcp_server.errors import (
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
+from nextcloud_mcp_server.nextcloud.login_pages import LoginPages
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.auth_fixtures import READ, Process, ProcessHost
 
@@ -86,6 +91,37 @@ async def test_that_sandbox_would_have_mixed_them_up_with_cookies(stage: Process
         answer = await careless.get(url, auth=("bob", bob.secret))
 
     assert answer.json()["ocs"]["data"]["id"] == "alice"
+
+
+async def test_the_one_exchange_with_cookies_has_no_credential_and_leaves_nothing() -> None:
+    """Nextcloud keeps a started login flow in its session (ClientFlowLoginV2Controller.php, 32.0.1)."""
+    cookies = [("Set-Cookie", "nc_session=of-the-flow; path=/"), ("Set-Cookie", "passphrase=p; path=/")]
+    pages = [
+        httpx2.Response(303, headers=cookies),
+        httpx2.Response(403, headers=cookies, html="Please use original client"),
+        httpx2.Response(403, headers=cookies, html="Your login token is invalid"),
+        httpx2.Response(200, headers=cookies, json={}),
+    ]
+    wire = Wire(lambda _: pages.pop(0))
+
+    with pytest.raises(ProgramRefused):
+        await wire.nextcloud.login_pages.check(SecretStr(f"{BASE}/index.php/login/v2/flow/token"))
+    exchange = list(wire.asked)
+    await wire.http.request("GET", "/ocs/x")
+
+    sent = [request.headers.get("cookie") for request in wire.asked]
+    assert sent == [None, "nc_session=of-the-flow; passphrase=p", None, None]
+    assert not any("authorization" in request.headers for request in exchange)
+    assert "authorization" in wire.asked[-1].headers
+
+
+def test_no_other_module_sends_cookies_to_nextcloud() -> None:
+    """And that one is given no credential that it could send."""
+    folder = Path(nextcloud.__file__).parent
+    sources = {file.name: file.read_text(encoding="utf-8") for file in folder.rglob("*.py")}
+
+    assert {name for name, source in sources.items() if '"Cookie"' in source} == {"login_pages.py"}
+    assert set(inspect.signature(LoginPages).parameters) == {"pool", "base", "public_url"}
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

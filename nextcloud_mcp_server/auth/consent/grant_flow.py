@@ -127,8 +127,13 @@ class GrantFlow:
         await self._database.grant_requests.create(grant_request, sign_in=token)
         return url
 
-    async def finish(self, params: Params, who: SignedIn, token: str) -> GrantDone:
+    async def finish(
+        self, params: Params, who: SignedIn, token: str, *, account_of: Callable[[SignedIn], object]
+    ) -> GrantDone:
         """Handle the callback of the grant provider. A code that is not used is spent and ended.
+
+        `account_of` refuses a user to whom the operator's mapping gives no account. It is called after the flow of
+        another browser was ended: whoever brings that callback, the code opens an account.
 
         Raises:
             OtherBrowser: Another browser began the flow; it is ended for both.
@@ -142,6 +147,7 @@ class GrantFlow:
         async with spent_unless_used(self._database.spent_codes, params):
             grant_request = await self._take(params, token)
             try:
+                account_of(who)
                 issuer = await self._provider.callback_issuer()
                 check_issuer(params, issuer, required=issuer is not None)
                 code = code_of(params)

@@ -254,9 +254,7 @@ class ConsentService:
 
     async def finish_grant(self, params: Params, who: SignedIn, token: str) -> GrantDone:
         """Handle the callback of the grant provider; see `GrantFlow.finish`."""
-        async with spent_unless_used(self._database.spent_codes, params):
-            self._account_of(who)
-        return await self._grant_flow.finish(params, who, token)
+        return await self._grant_flow.finish(params, who, token, account_of=self._account_of)
 
     async def end_foreign(self, params: Params) -> None:
         """Refuse a callback in a browser in which no user is signed in; see `GrantFlow.end_foreign`."""

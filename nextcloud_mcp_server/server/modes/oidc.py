@@ -84,7 +84,7 @@ class Oidc(MultiUserMode[OidcAuth]):
         """Verify a token of the identity provider, and that it was not ended by a logout."""
         bearer = await self._verifier.verify(token)
         try:
-            await (await services.auth()).logout.check(bearer.claims)
+            await (await services.auth()).logout.check(bearer.claims, introspected=bearer.introspected)
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
         return bearer

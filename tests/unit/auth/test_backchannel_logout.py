@@ -88,8 +88,10 @@ def logout_token(*, typ: str = "logout+jwt", **changes: object) -> str:
         ({"sub": "bob"}, {}, False),
         ({"iss": "https://other.test"}, {}, False),
         ({"iss": None}, {}, True),
-        ({"iat": None}, {}, False),
-        ({"iat": "then"}, {}, False),
+        ({"iat": None}, {}, True),
+        ({"iat": "then"}, {}, True),
+        ({"iat": None, "sub": "bob"}, {}, False),
+        ({"iat": None, "sid": "two"}, {"sid": "one"}, False),
         ({"sid": "one"}, {"sid": "one"}, True),
         ({"sid": "two"}, {"sid": "one"}, False),
         ({}, {"sid": "one"}, True),
@@ -141,6 +143,20 @@ async def test_what_is_no_logout_token_is_refused_and_ends_nothing(
 
     await here.check(token_claims())
     assert processes.ended == []
+
+
+async def test_the_issuer_is_asked_about_an_opaque_token_that_does_not_say_its_time(
+    processes: Processes,
+) -> None:
+    """RFC 7662 §2.2 makes `iat` optional. What the token had opened ends; a new request asks the issuer again."""
+    here = processes.start()
+
+    await here.receive(logout_token())
+
+    await here.check(token_claims(iat=None), introspected=True)
+    assert [end(token_claims(iat=None)) for end in processes.ended] == [True]
+    with pytest.raises(TokenRefused):
+        await here.check(token_claims(), introspected=True)
 
 
 async def test_a_logout_token_counts_once(processes: Processes) -> None:

@@ -196,6 +196,17 @@ async def test_an_opaque_token_is_asked_about() -> None:
 
     assert bearer.principal == Principal(ISSUER, "alice")
     assert bearer.scopes == {"notes:read"}
+    assert bearer.introspected
+
+
+async def test_a_signed_token_without_a_time_is_accepted_and_the_issuer_not_asked() -> None:
+    """RFC 7519 §4.1.6 makes `iat` optional; a logout ends such a token."""
+    provider = IdentityProvider()
+
+    bearer = await verifier(provider, opaque=True).verify(signed(claims(iat=None)))
+
+    assert not bearer.introspected
+    assert provider.count("/introspect") == 0
 
 
 async def test_an_opaque_token_need_not_name_its_issuer_nor_its_end() -> None:

@@ -3,6 +3,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.errors import ProgramRefused
+from nextcloud_mcp_server.nextcloud import login_pages
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.program import PROGRAM, user_agent
@@ -80,3 +81,36 @@ async def test_whatever_else_happens_is_left_to_the_browser(
     answers: list[httpx2.Response | Exception],
 ) -> None:
     assert await check(*answers)
+
+
+@pytest.mark.parametrize(
+    ("page", "seen"),
+    [
+        ("<!DOCTYPE html><html><head><title>a</title></head><body>b <b>c</b></body>", "b c"),
+        ("a<script>if (b < c) d()</script>e<style>f</style>g", "a e g"),
+        ("<header>a</header><h1>b</h1>", "a b"),
+        ("<script>a</style>b</script>c", "c"),
+        ("a<head><head>b", "a"),
+        ("a < b, c<", "a b, c"),
+    ],
+)
+async def test_only_what_a_reader_sees_is_compared(page: str, seen: str) -> None:
+    found = vars(login_pages)["_seen"](httpx2.Response(403, html=page))
+
+    assert found == seen
+
+
+@pytest.mark.parametrize("unit", ["<", "<head", "<head>", "</head>", "<script>a", "<a", ">", "<head<style>"])
+def test_each_character_of_a_page_is_read_once(monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
+    """A page of unclosed elements was searched to its end from each of them."""
+    parted, page, read = vars(login_pages)["_parted"], unit * 10_000, 0
+
+    def counted(piece: str) -> object:
+        nonlocal read
+        read += len(piece)
+        return parted(piece)
+
+    monkeypatch.setattr(login_pages, "_parted", counted)
+    vars(login_pages)["_seen"](httpx2.Response(403, html=page))
+
+    assert read <= len(page)

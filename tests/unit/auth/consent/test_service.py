@@ -294,7 +294,7 @@ async def test_without_a_claim_the_mapping_lets_no_user_connect(mapped: ConsentS
 
     with pytest.raises(SignInRefused, match="nextcloud"):
         await mapped.consent_service.allow(consent_request, alice.who, alice.token, READ)
-    with pytest.raises(SignInRefused, match="nextcloud"):
+    with pytest.raises(SignInRefused):
         await mapped.consent_service.finish_grant({"state": ["x"]}, alice.who, alice.token)
 
 
