@@ -45,15 +45,12 @@ async def test_no_refusal_repeats_a_consent_link_that_a_model_was_persuaded_to_u
         long = await client.call_tool("a" * 16_000, {})
         with pytest.raises(MCPError) as prompt:
             await client.get_prompt(link)
-        with pytest.raises(MCPError) as subscribed:
-            await client.subscribe_resource(link)
         with pytest.raises(MCPError) as completed:
             await client.complete(PromptReference(type="ref/prompt", name=link), {"name": "x", "value": "y"})
 
     assert tool.is_error
     assert len(text(long)) < 200
-    refused = (prompt, subscribed, completed)
-    for words in (text(tool), *(each.value.error.message for each in refused)):
+    for words in (text(tool), prompt.value.error.message, completed.value.error.message):
         assert path not in words
         assert "[link removed" in words
 
