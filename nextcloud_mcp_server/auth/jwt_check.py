@@ -189,9 +189,13 @@ def _time(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TokenRefused("A time in the token is not a number.")
     try:
-        return float(value)
+        seconds = float(value)
     except OverflowError:
         raise TokenRefused("A time in the token is out of range.") from None
+    if seconds < 0:
+        # No token is older than 1970, and Python has no dates for the earliest of such times.
+        raise TokenRefused("A time in the token is out of range.")
+    return seconds
 
 
 def _header(token: str) -> dict[str, Any] | None:

@@ -175,6 +175,7 @@ async def test_what_is_no_logout_token_for_us_ends_nothing(
         "another audience": logout_token(oidc_app, aud="another client"),
         "another issuer": logout_token(oidc_app, iss="https://evil.example"),
         "no time": logout_token(oidc_app, iat=None),
+        "from before all calendars": logout_token(oidc_app, iat=-(10**12)),
         "from the future": logout_token(oidc_app, iat=int(time.time()) + 3600),
         "no end": logout_token(oidc_app, exp=None),
         "too old": logout_token(oidc_app, exp=int(time.time()) - 60),

@@ -167,14 +167,17 @@ async def test_a_note_that_is_written_back_as_it_was_shown_keeps_each_of_its_cha
     assert personal_app.sandbox.state.users["alice"].files.get("/Notes/x.md").read().decode() == f"{RAW}end"
 
 
-async def test_a_refusal_shows_what_is_hidden_in_the_name_of_a_prompt_and_the_address_of_a_resource(
+async def test_a_refusal_shows_what_is_hidden_in_a_name_that_does_not_exist(
     personal_app: PersonalApp,
 ) -> None:
     async with personal_app.client() as client:
+        tool = await client.call_tool("tidy\u3164\u202e", {})
         with pytest.raises(MCPError) as prompt:
             await client.get_prompt("tidy\u3164\u202e")
         with pytest.raises(MCPError) as resource:
             await client.read_resource("nc://nowhere\u3164\u202e")
 
+    assert tool.is_error
+    assert tool.content == [TextContent(type="text", text="Unknown tool: tidy<U+3164><U+202E>")]
     assert "'tidy<U+3164><U+202E>'" in prompt.value.error.message
     assert "'nc://nowhere<U+3164><U+202E>'" in resource.value.error.message

@@ -4,7 +4,8 @@ import json
 import time
 
 import pytest
-from mcp_types import CallToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, PromptReference
 
 from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.result import Result
@@ -30,6 +31,28 @@ SHOWN = "invoice<U+202E>fdp.exe<U+200B><U+2066>.txt"
 
 def text(result: CallToolResult) -> str:
     return "".join(getattr(block, "text", "") for block in result.content)
+
+
+@pytest.mark.parametrize(
+    "path", ["/oauth/provision?elicitationId=1", "/login/v2/flow/abc", "/authorize?client_id=x"]
+)
+async def test_no_refusal_repeats_a_consent_link_that_a_model_was_persuaded_to_use_as_a_name(
+    personal_app: PersonalApp, path: str
+) -> None:
+    link = f"http://a.test{path}"
+    async with personal_app.client() as client:
+        tool = await client.call_tool(link, {})
+        long = await client.call_tool("a" * 16_000, {})
+        with pytest.raises(MCPError) as prompt:
+            await client.get_prompt(link)
+        with pytest.raises(MCPError) as completed:
+            await client.complete(PromptReference(type="ref/prompt", name=link), {"name": "x", "value": "y"})
+
+    assert tool.is_error
+    assert len(text(long)) < 200
+    for words in (text(tool), prompt.value.error.message, completed.value.error.message):
+        assert path not in words
+        assert "[link removed" in words
 
 
 async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(

@@ -484,3 +484,12 @@ async def test_a_call_of_another_person_or_for_those_who_hear_nothing_brings_no_
 
     assert of_another == unheard == []
     assert client.heard() == [note]
+
+
+async def test_a_refusal_does_not_repeat_a_consent_link(stage: UpdatesServer) -> None:
+    link = "http://a.test/oauth/provision?elicitationId=1"
+
+    refused = await stage.client().refusal(link)
+
+    assert "/oauth/provision" not in refused
+    assert "[link removed" in refused
