@@ -31,6 +31,7 @@ from nextcloud_mcp_server.protocol.change_notifier import Session
 from nextcloud_mcp_server.resources.catalogue import Catalogue, Ctx
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, Interest, Target
 from nextcloud_mcp_server.resources.poller import Poller
+from nextcloud_mcp_server.tools.answer import refusal
 from nextcloud_mcp_server.tools.state import State
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class Updates:
             allowed = await self._allowed(ctx, target)
         except NextcloudMcpError as error:
             code = INVALID_PARAMS if isinstance(error, NotFound) else INTERNAL_ERROR
-            raise MCPError(code, str(error), {"uri": uri}) from None
+            raise MCPError(code, refusal(str(error)), {"uri": uri}) from None
         if not allowed:
             raise MCPError(INVALID_PARAMS, _NO_ACCESS, {"uri": uri})
         session = self._change_notifier.join(ctx)

@@ -8,9 +8,10 @@ from importlib.metadata import version
 from typing import Any
 
 from mcp.server.caching import CacheableMethod, CacheHint
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
+from mcp_types import CallToolResult, InputRequiredResult
 
 from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
@@ -27,6 +28,7 @@ from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.server.prompts import Prompts
 from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.tools import answer
 from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 from nextcloud_mcp_server.tools.state import State
@@ -190,6 +192,14 @@ class Server(MCPServer[Any]):
         Updates(catalogue, state, poller).install(self._lowlevel_server)
         toolsets = {spec.toolset for spec in specs}
         Prompts(sorted(toolsets), state.availability, resources).install(self._lowlevel_server)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; the name of one that does not exist is a text like any other."""
+        if self._tool_manager.get_tool(name) is None:
+            return answer.failure(f"Unknown tool: {name}")
+        return await super().call_tool(name, arguments, context)
 
     async def run_stdio_async(self) -> None:
         """Serve one client over stdin and stdout."""

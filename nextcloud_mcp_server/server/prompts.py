@@ -30,6 +30,7 @@ from nextcloud_mcp_server.protocol import icons, wire
 from nextcloud_mcp_server.protocol.availability import Availability, Facts
 from nextcloud_mcp_server.resources.handlers import Resources
 from nextcloud_mcp_server.resources.kind import Typed
+from nextcloud_mcp_server.tools.answer import refusal
 
 Ctx = ServerRequestContext[Any, Any]
 
@@ -99,9 +100,8 @@ class Prompts:
         for one in self._shown(ctx):
             if one.prompt.name == name:
                 return one
-        raise MCPError(
-            INVALID_PARAMS, f"There is no prompt {quoted(name[:64])}; list them to see which there are."
-        )
+        sentence = f"There is no prompt {quoted(name[:64])}; list them to see which there are."
+        raise MCPError(INVALID_PARAMS, refusal(sentence))
 
 
 def _facts(starter: Starter) -> Facts:

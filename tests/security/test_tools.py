@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from nextcloud_mcp_server.tools import answer
@@ -56,6 +57,24 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert not listed.is_error
     assert "Hello" in text(listed)
     assert asked.urls == []
+
+
+async def test_a_name_that_does_not_exist_brings_back_no_consent_link_and_no_hidden_character(
+    personal_app: PersonalApp,
+) -> None:
+    name = f"{personal_app.url}/oauth/provision?{HIDDEN}"
+    async with personal_app.client() as client:
+        called = await client.call_tool(name, {})
+        with pytest.raises(MCPError) as prompt:
+            await client.get_prompt(name)
+        with pytest.raises(MCPError) as resource:
+            await client.read_resource(name)
+
+    assert called.is_error
+    for sentence in (text(called), str(prompt.value), str(resource.value)):
+        assert "/oauth/provision" not in sentence
+        assert "[link removed" in sentence
+        assert not set(sentence) & set("\u202e\u200b\u2066")
 
 
 @pytest.mark.parametrize("path", [PROVISION, SIGN_IN, CONSENT, NEXTCLOUD, CONFIRM, NOT_ME, DONE])
