@@ -29,7 +29,7 @@ export MODE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-fast clients check style bench mutants docs docs-check translations snapshots lock audit notes release
+.PHONY: help setup demo run test test-fast clients check style bench mutants views docs docs-check translations snapshots lock audit notes release
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -82,6 +82,10 @@ bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one 
 
 mutants: $(STAMP) ## Take out one guard after the other, and see that a test notices (ARGS="--only auth/jwks --jobs 2").
 	$(POSTGRES) $(PY) -m tests.mutants $(ARGS)
+
+views: $(STAMP) ## See every page in each language, theme and width: axe, and pictures in .work/views.
+	@mkdir -p .work/views
+	EVERY_VIEW=.work/views $(PY) -m pytest -q tests/e2e -k every_page
 
 docs: $(STAMP) ## Print .env.example, the tools' schemas and their pages in docs/ again, take docs/screenshots again.
 	@$(PY) -c 'from nextcloud_mcp_server.settings.document import write; write(".")'

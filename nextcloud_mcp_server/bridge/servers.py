@@ -12,6 +12,7 @@ import httpx2
 import mcp_types as types
 from anyio.abc import TaskGroup, TaskStatus
 
+from nextcloud_mcp_server.bridge import naming
 from nextcloud_mcp_server.bridge.catalog import Catalog
 from nextcloud_mcp_server.bridge.configuration import Configuration, Server
 from nextcloud_mcp_server.bridge.configuration_values import suggestion
@@ -21,8 +22,6 @@ from nextcloud_mcp_server.bridge.link import Handlers
 from nextcloud_mcp_server.errors import NextcloudMcpError, ServerUnknown, ToolUnknown, TransportFailed
 
 logger = logging.getLogger(__name__)
-
-SEPARATOR: Final = "__"
 
 
 class State(StrEnum):
@@ -145,7 +144,7 @@ class Servers:
         used = [entry for entry in self.entries.values() if entry.state is not State.DISABLED]
         for entry in used:
             for tool in entry.tools:
-                name = tool.name if len(used) == 1 else f"{entry.server.id}{SEPARATOR}{tool.name}"
+                name = tool.name if len(used) == 1 else naming.join(entry.server.id, "name", tool.name)
                 yield entry, tool, name
 
     async def _try_to_connect(self, entry: Entry) -> None:

@@ -153,13 +153,11 @@ def read_resource(
     as_json: JsonOption = False,
 ) -> None:
     """Read a resource: SERVER URI, or @SERVER:URI."""
+    from nextcloud_mcp_server.bridge import naming
     from nextcloud_mcp_server.commands.mcp_client import listing, session
 
-    if server.startswith("@"):
-        name, _, uri = server[1:].partition(":")
-        given = [uri, *([resource] if resource is not None else []), *(values or [])]
-    else:
-        name, given = server, [*([resource] if resource is not None else []), *(values or [])]
+    name, *uri = naming.split("uri", server) or (server,)
+    given = [*uri, *([resource] if resource is not None else []), *(values or [])]
     if not given or not given[0]:
         raise typer.BadParameter("Name the resource: SERVER URI, or @SERVER:URI.")
     choice = _choice(context)

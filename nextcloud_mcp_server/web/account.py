@@ -10,6 +10,7 @@ from starlette.responses import Response
 from nextcloud_mcp_server.auth.consent.views import AccountView, ClientView, RecentAction, SignedInClient
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import SignedIn
 from nextcloud_mcp_server.web.access_rows import Row, rows_of, scopes_in
@@ -44,6 +45,7 @@ class Line:
 
     sentence: str
     name: Name
+    object_name: Name
     moment: RelativeTime
     looking: bool
     worked: bool
@@ -55,6 +57,8 @@ class Line:
         return cls(
             sentence=sentence if says(sentence) else "",
             name=Name.of(recent.action),
+            # A file keeps its hidden characters; they are shown, not left out.
+            object_name=Name.of(escape_hidden(recent.object_name)),
             moment=RelativeTime.of(recent.at, now=now),
             looking=not _LOOKING.isdisjoint(recent.action.split("_")),
             worked=recent.result == "ok",

@@ -1,17 +1,21 @@
 """Checks pages with axe, which the debugger evaluates: so the page's content security policy is unchanged."""
 
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, Literal
 
 from playwright.async_api import Page
-from playwright.sync_api import Browser, ConsoleMessage, Error
+from playwright.sync_api import Browser, ConsoleMessage, Error, ViewportSize
 from playwright.sync_api import Page as BlockingPage
 
-from tests.e2e.single_user_server import WindowOptions
+from tests.e2e.single_user_server import DESKTOP, WindowOptions
 
 _RUN: Final = "axe.run(document, {resultTypes: ['violations']})"
+_FOLDER: Final = os.environ.get("EVERY_VIEW", "")
 _PATIENCE_MS: Final = 120_000
 _FITS: Final = "document.documentElement.scrollWidth <= window.innerWidth"
 
@@ -52,11 +56,28 @@ def assert_each_page_is_accessible(
         window.clear_cookies()
         show(page)
         page.evaluate(axe)
-        assert {name: _complaints(page.evaluate(_RUN))} == {name: []}
-        assert page.evaluate(_FITS), name
         assert page.evaluate("document.documentElement.lang") == look["locale"], name
+        for scheme, size in _views(look):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size(size)
+            seen = f"{name}-{look['locale']}-{scheme}-{size['width']}"
+            assert {seen: _complaints(page.evaluate(_RUN))} == {seen: []}
+            assert page.evaluate(_FITS), seen
+            if _FOLDER:
+                page.screenshot(path=Path(_FOLDER) / f"{seen}.png", full_page=True, animations="disabled")
+        page.emulate_media(color_scheme=look["color_scheme"])
+        page.set_viewport_size(look["viewport"])
     window.close()
     assert refused == []
+
+
+def _views(look: WindowOptions) -> Iterable[tuple[Literal["light", "dark"], ViewportSize]]:
+    """Return theme and size of a look; all of them where `EVERY_VIEW` names a folder for the pictures."""
+    yield look["color_scheme"], look["viewport"]
+    if _FOLDER:
+        schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        for scheme, (width, height) in product(schemes, ((320, 640), DESKTOP)):
+            yield scheme, {"width": width, "height": height}
 
 
 def _complaints(found: dict[str, Any]) -> list[str]:

@@ -88,6 +88,7 @@ def _signed_in_connected(stage: MultiUserServers, page: Page) -> None:
     address = page.url
     _still(stage, page)
     _press(page, "button[value=mine]", leads_on=True)
+    leave(page)
     page.goto(address)
 
 

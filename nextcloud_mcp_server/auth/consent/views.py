@@ -79,11 +79,15 @@ class GrantDone:
 
 @dataclass(frozen=True, slots=True)
 class RecentAction:
-    """One entry of the audit log: the tool's name and its result, never its arguments."""
+    """One entry of the audit log: the tool's name, its result and the name of its object.
+
+    `object_name` is empty where the arguments of the call name nothing. Any user may have chosen it.
+    """
 
     at: datetime
     action: str
     result: str
+    object_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import mcp_types as types
 
-from nextcloud_mcp_server.bridge import output
+from nextcloud_mcp_server.bridge import naming, output
 from nextcloud_mcp_server.bridge.configuration import Configuration, Server
 from nextcloud_mcp_server.bridge.connection import Connection
 from nextcloud_mcp_server.bridge.permissions import (
@@ -21,7 +21,7 @@ from nextcloud_mcp_server.bridge.permissions import (
     refuse_unattended,
     should_auto_approve,
 )
-from nextcloud_mcp_server.bridge.servers import SEPARATOR, Entry, find_tool, listed_tools
+from nextcloud_mcp_server.bridge.servers import Entry, find_tool, listed_tools
 from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.commands.mcp_client.listing import print_table
 from nextcloud_mcp_server.commands.mcp_client.questions import read_terminal_line
@@ -47,13 +47,15 @@ def split_target(configuration: Configuration, server: str, name: str | None) ->
     """
     if name is not None:
         return server, name
-    first, separator, rest = server.removeprefix("mcp__").partition(SEPARATOR)
-    if separator and configuration.server(first) is not None:
-        return first, rest
+    found = naming.split("name", server.removeprefix("mcp__"))
+    if found and configuration.server(found[0]) is not None:
+        return found
     only = [one.id for one in configuration.servers if not one.disabled]
     if len(only) == 1:
         return only[0], server
-    raise InvalidInput(f"Which server has the tool {server}? Write SERVER TOOL, or SERVER{SEPARATOR}TOOL.")
+    raise InvalidInput(
+        f"Which server has the tool {server}? Write SERVER TOOL, or SERVER{naming.SEPARATOR}TOOL."
+    )
 
 
 async def call_tool(
@@ -169,7 +171,7 @@ async def _agree(
     if answer is None:
         refuse_unattended(decision)
     elif answer.strip().lower() not in {"y", "yes"}:
-        raise CallNotAllowed(f"User rejected MCP tool call: {server.id}{SEPARATOR}{tool}")
+        raise CallNotAllowed(f"User rejected MCP tool call: {naming.join(server.id, 'name', tool)}")
 
 
 async def _progress(progress: float, total: float | None, message: str | None) -> None:

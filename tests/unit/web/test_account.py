@@ -1,6 +1,7 @@
 """What a user sees, changes and ends on the account page."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx2
@@ -86,6 +87,25 @@ async def test_what_did_not_work_says_so_and_what_is_no_tool_is_left_out(
 
     assert "Read a note <small>did not work</small>" in page.text
     assert "permission" not in page.text
+
+
+async def test_a_line_names_its_object_escaped_and_with_hidden_characters_shown(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    [read, changed] = consent_service.did("nc_notes_get_note", "nc_notes_update_note")
+    await consent_service.client(
+        recent=(
+            replace(read, detail="note_id=5 title=<b>Shop\u202e\nping</b>"),
+            replace(changed, detail="path=/Money/Budget.md"),
+        )
+    )
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    shown = "&lt;b&gt;Shop&lt;U+202E&gt;&lt;U+000A&gt;ping&lt;/b&gt;"
+    assert f"<span>Read a note: <bdi>{shown}</bdi></span>" in page.text
+    assert ": <bdi>Budget.md</bdi></span>" in page.text
 
 
 async def test_an_app_with_a_recent_action_is_not_said_to_be_unused(
