@@ -166,26 +166,30 @@ class BearerLayer:
     async def _read(self, receive: Receive, admission: Admission, working: AsyncExitStack) -> bytes | None:
         """Read a whole body; None if the client has disconnected."""
         body, bounds, is_large = bytearray(), JsonBounds(), False
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            chunk = message.get("body", b"")
-            body += chunk
-            if len(body) > self._max_body_bytes:
-                raise _Refused(_error(413, "too_large", "The request is larger than this server accepts."))
-            try:
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                chunk = message.get("body", b"")
+                body += chunk
+                if len(body) > self._max_body_bytes:
+                    raise _Refused(
+                        _error(413, "too_large", "The request is larger than this server accepts.")
+                    )
                 bounds.feed(chunk)
-            except ValueError as error:
-                raise _Refused(_not_read(error)) from None
-            if not message.get("more_body", False):
-                admission.charge_body(len(body), bounds.elements)
-                return bytes(body)
-            if len(body) > LARGE_BODY and not is_large:
-                is_large = True
-                await working.enter_async_context(admission.large_body())
-            # Counting took a millisecond; other requests may run before the next part.
-            await checkpoint()
+                if not message.get("more_body", False):
+                    return bytes(body)
+                if len(body) > LARGE_BODY and not is_large:
+                    is_large = True
+                    await working.enter_async_context(admission.large_body())
+                # Counting took a millisecond; other requests may run before the next part.
+                await checkpoint()
+        except ValueError as error:
+            raise _Refused(_not_read(error)) from None
+        finally:
+            # Reading a body that is refused, or that its client gives up, costs as much.
+            admission.charge_body(len(body), bounds.elements)
 
     def _check_call(self, value: object, bearer: Bearer, version: str | None) -> None:
         needed = frozenset(scope for name in _called(value) for scope in self._needs(name))

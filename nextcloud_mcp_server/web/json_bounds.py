@@ -74,9 +74,9 @@ class JsonBounds:
                 depth -= 1
                 if depth < 0:
                     raise ValueError("it is not JSON")
+        self.elements, self._depth = elements, depth
         if elements > self._max_elements:
             raise self._too_many()
-        self.elements, self._depth = elements, depth
 
     def _too_many(self) -> ValueError:
         return ValueError(f"it has more than {self._max_elements:,} elements")

@@ -1,8 +1,8 @@
 """Rate limits for pages, callbacks and refused tokens, by address and by user.
 
 Counts are kept in memory, per process, and never in the database: unauthenticated requests must not leave rows.
-Many users share an address (an office, a hosted chat service), so an address's limits are generous, and a
-client whose token worked is never blocked by failures of others.
+Many users share an address (an office, a hosted chat service), so an address's limits are generous. What others do
+there never blocks a client whose token worked, nor a browser in which a user is signed in.
 """
 
 import hashlib
@@ -24,15 +24,17 @@ from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
 from nextcloud_mcp_server.errors import NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
+from nextcloud_mcp_server.web.cookies import Cookies
 from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.request_context import params_of
+from nextcloud_mcp_server.web.request_context import SIGNED_IN, params_of
 
 logger = logging.getLogger(__name__)
 
 #: Per kind: an attacker with many addresses must not displace the counts of other kinds.
 _MAX_KEYS = 16_384
+#: Tokens that worked, and likewise sessions of browsers.
 _MOST_TOKENS = 8_192
 _CALLBACKS = "/oauth/callback/"
 #: Pages of a sign-in or of a signed-in user.
@@ -133,6 +135,7 @@ class AddressLimits:
         self._mcp_path = mcp_path
         self._most_tokens = most_tokens
         self._worked: OrderedDict[bytes, None] = OrderedDict()
+        self._sessions: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 429 to an address beyond its limits, with the time to wait."""
@@ -144,11 +147,13 @@ class AddressLimits:
         if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
             await self._mcp(address, scope, receive, send)
             return
+        session = _session_of(scope)
         try:
             if path.startswith(_CALLBACKS):
                 await self._limits.count(Kind.CALLBACK, address)
             elif path.startswith(PAGES):
-                await self._limits.count(Kind.PAGE, address)
+                who = session.hex() if session in self._sessions else address
+                await self._limits.count(Kind.PAGE, who)
         except TooManyRequests as error:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
@@ -158,7 +163,19 @@ class AddressLimits:
                 response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
             await response(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        # The layers below copy the scope, and share its state.
+        state: dict[str, object] = {**scope.get("state", {})}
+        await self._app({**scope, "state": state}, receive, send)
+        if state.get(SIGNED_IN) is True:
+            self._remember(self._sessions, session)
+        elif state.get(SIGNED_IN) is False:
+            self._sessions.pop(session, None)
+
+    def _remember(self, known: OrderedDict[bytes, None], key: bytes) -> None:
+        known[key] = None
+        known.move_to_end(key)
+        if len(known) > self._most_tokens:
+            known.popitem(last=False)
 
     async def _spend_known(self, address: str, scope: Scope) -> None:
         if self._spend is None:
@@ -202,10 +219,13 @@ class AddressLimits:
                 # This request has been refused already; the next one is refused unread.
                 return
         elif status < HTTPStatus.BAD_REQUEST:
-            self._worked[token] = None
-            self._worked.move_to_end(token)
-            if len(self._worked) > self._most_tokens:
-                self._worked.popitem(last=False)
+            self._remember(self._worked, token)
+
+
+def _session_of(scope: Scope) -> bytes:
+    """Return the hash of the browser session that a request claims; empty for none."""
+    session = Cookies.of(Request(scope), ()).session
+    return hashlib.sha256(session.encode()).digest() if session else b""
 
 
 def _answer(error: TooManyRequests, headers: Headers) -> Response:

@@ -113,6 +113,26 @@ async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
     assert "elements" in answer.text or "too deeply" in answer.text
 
 
+@pytest.mark.parametrize("body", [b"[" + b"{}," * 40_000, b'["' + b'","' * 1_000_000])
+async def test_a_body_that_is_refused_counts_like_one_that_is_read(
+    stage: ProcessHost, process: Process, body: bytes
+) -> None:
+    async with (
+        strict(stage, process, per_minute=2, burst=4) as served,
+        served.http(token()) as noisy,
+        served.http(token(sub="bob")) as calm,
+    ):
+        answers = [
+            await noisy.post("/mcp", content=body, headers={"Content-Type": "application/json"})
+            for _ in range(2)
+        ]
+        other = await calm.post("/mcp", json=INITIALIZE)
+
+    assert answers[0].status_code == 400
+    assert answers[1].status_code == 429
+    assert other.status_code == 200
+
+
 async def test_a_large_text_is_no_large_number_of_things(stage: ProcessHost, process: Process) -> None:
     call = {
         "jsonrpc": "2.0",

@@ -81,6 +81,24 @@ async def test_a_note_that_gives_orders_comes_as_data_without_its_consent_links(
     assert asked.urls == []
 
 
+async def test_a_name_that_does_not_exist_brings_back_no_consent_link_and_no_hidden_character(
+    personal_app: PersonalApp,
+) -> None:
+    name = f"{personal_app.url}/oauth/provision?{HIDDEN}"
+    async with personal_app.client() as client:
+        called = await client.call_tool(name, {})
+        with pytest.raises(MCPError) as prompt:
+            await client.get_prompt(name)
+        with pytest.raises(MCPError) as resource:
+            await client.read_resource(name)
+
+    assert called.is_error
+    for sentence in (text(called), str(prompt.value), str(resource.value)):
+        assert "/oauth/provision" not in sentence
+        assert "[link removed" in sentence
+        assert not set(sentence) & set("\u202e\u200b\u2066")
+
+
 @pytest.mark.parametrize("path", [PROVISION, SIGN_IN, CONSENT, NEXTCLOUD, CONFIRM, NOT_ME, DONE])
 def test_every_page_of_a_consent_request_is_one_that_no_text_may_link_to(path: str) -> None:
     """Without a session they all lead to the page of the request, which may be another client's."""

@@ -231,6 +231,13 @@ async def test_what_is_no_resource_cannot_be_subscribed_to(stage: UpdatesServer,
     assert (await stage.client().refusal(uri)).startswith("There is no resource")
 
 
+async def test_the_refusal_of_a_subscription_repeats_no_consent_link(stage: UpdatesServer) -> None:
+    sentence = await stage.client().refusal("https://mcp.example.org/oauth/provision?elicitationId=1")
+
+    assert "[link removed" in sentence
+    assert "/oauth/provision" not in sentence
+
+
 async def test_without_access_a_session_is_told_to_read_first_and_a_stream_is_promised_nothing(
     group: TaskGroup,
 ) -> None:
