@@ -56,14 +56,18 @@ class Introspection:
         until, claims = self._kept.get(key, (now, {}))
         if now < until:
             return claims
-        async with self._semaphore:
-            claims = await self._ask(token)
+        kept: object = None
+        while kept is not self._kept:
+            # An answer that began before a logout may be older than it.
+            kept = self._kept
+            async with self._semaphore:
+                claims = await self._ask(token)
         self._keep(key, claims)
         return claims
 
     def forget(self) -> None:
-        """Drop the cached answers: some tokens may have been ended."""
-        self._kept.clear()
+        """Drop the cached answers, and those that are still on their way: some tokens may have been ended."""
+        self._kept = {}
 
     async def _ask(self, token: str) -> Claims:
         endpoint = (await self._discovery.get()).introspection_endpoint

@@ -45,6 +45,33 @@ async def test_the_issuer_is_asked_as_our_client_and_the_answer_kept_for_a_minut
     assert request.headers["Authorization"] == f"Basic {base64.b64encode(b'mcp:secret').decode()}"
 
 
+async def test_an_answer_that_began_before_a_logout_is_not_used_after_it() -> None:
+    provider, time = IdentityProvider(tokens={"opaque": ACTIVE}), Time()
+    asking = introspection(provider, time)
+    asked, answered = anyio.Event(), anyio.Event()
+
+    async def slowly(_: httpx2.Request) -> httpx2.Response:
+        asked.set()
+        await answered.wait()
+        del provider.instead["/introspect"]
+        return httpx2.Response(200, json=ACTIVE)
+
+    provider.instead["/introspect"] = slowly
+    async with anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            with pytest.raises(TokenRefused):
+                await asking.ask("opaque")
+
+        group.start_soon(ask)
+        await asked.wait()
+        provider.tokens.clear()
+        asking.forget()
+        answered.set()
+    with pytest.raises(TokenRefused):
+        await asking.ask("opaque")
+
+
 @pytest.mark.parametrize(
     "said",
     [
