@@ -181,3 +181,12 @@ async def test_the_schema_s_version_is_read_without_making_one(
     version, tables, key_ids = await postgres_state(url)
     assert (version, key_ids) == (SCHEMA_VERSION, frozenset(keys.ids))
     assert "accounts" in tables
+
+
+async def test_a_table_of_versions_of_another_form_is_an_error_of_ours(
+    url: str, database: Database, execute: Execute
+) -> None:
+    await execute("ALTER TABLE nextcloud_mcp_version RENAME COLUMN version_num TO renamed")
+
+    with pytest.raises(StorageError, match="PostgreSQL cannot be used"):
+        await postgres_state(url)

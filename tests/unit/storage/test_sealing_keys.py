@@ -109,3 +109,18 @@ async def test_of_two_processes_with_different_keys_one_is_refused(
 
     assert len(refused) == 1
     assert len(await database.sealing_keys.known()) == 1
+
+
+async def test_a_key_that_another_process_notes_meanwhile_is_noted_once(
+    database: Database, open_database: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await open_database()
+
+    async def meanwhile() -> frozenset[bytes]:
+        await other.sealing_keys.adopt(source=SOURCE)
+        return frozenset()
+
+    monkeypatch.setattr(database.sealing_keys, "_of_rows", meanwhile)
+    await database.sealing_keys.adopt(source=SOURCE)
+
+    assert await database.sealing_keys.known() == {OLD_ID}
