@@ -4,21 +4,24 @@ uvicorn only limits idle connections. A client that sends one byte of its header
 all, could keep its connection open without limit.
 
 A request of many headers, or a body in pieces of a few bytes, is refused: the parser makes an object for each of them,
-and every other request waits meanwhile.
+and every other request waits meanwhile. Two of h11's patterns are replaced, since they try every way to divide white
+space between their parts: one header of 60 KB took 20 seconds.
 
 Connections that wait for a request give way to new ones of their network: otherwise another user of the computer could
 make the consent page unavailable with idle sockets. RFC 9112 §9.5 lets a server close an idle connection at any time.
 """
 
+import re
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import h11
 import uvicorn
+from h11 import _readers as _h11_readers  # pyright: ignore[reportPrivateUsage]
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from nextcloud_mcp_server.auth.rate_limiter import network_of
@@ -36,8 +39,27 @@ MOST_OF_NETWORK = 256
 MOST_HEADERS = 128
 
 #: The chunks of a body: so many, and one more for so many bytes.
-FREE_CHUNKS = 1_000
+FREE_CHUNKS = 128
 BYTES_OF_A_CHUNK = 1_024
+
+#: The cookies of a request, together: each takes time to read, and a browser sends a few.
+MOST_COOKIE_BYTES = 16_384
+
+#: h11's patterns for a header or trailer, and for the line before a chunk (RFC 9112 §5 and §7.1), so that no part gives
+#: back what it has taken: the time is proportional to the line.
+LINEAR_PATTERNS: Final = {
+    "header_field_re": re.compile(
+        rb"(?P<field_name>[-!#$%&'*+.^_`|~0-9a-zA-Z]+):[ \t]*+"
+        rb"(?P<field_value>(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?+)[ \t]*+"
+    ),
+    "chunk_header_re": re.compile(
+        rb"(?P<chunk_size>[0-9A-Fa-f]{1,20})(?P<chunk_ext>;[^\r\n]*+)?+[ \t]*+\r\n"
+    ),
+}
+for _name, _pattern in LINEAR_PATTERNS.items():
+    if not hasattr(_h11_readers, _name):
+        raise ImportError(f"h11 has no pattern {_name} any more: see whether its successor takes linear time")
+    setattr(_h11_readers, _name, _pattern)
 
 #: How long an idle connection stays open: some clients reuse sockets that were idle for a minute.
 KEEP_ALIVE_SECONDS = 75
@@ -100,6 +122,7 @@ class _BoundedParser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._headers, self._chunks, self._bytes = len(event.headers), 0, 0
+            _refuse_large(event)
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_end
             self._bytes += len(event.data)
@@ -108,6 +131,14 @@ class _BoundedParser(h11.Connection):
         if self._headers > MOST_HEADERS or self._chunks > FREE_CHUNKS + self._bytes / BYTES_OF_A_CHUNK:
             raise h11.RemoteProtocolError("too many headers or chunks")
         return event
+
+
+def _refuse_large(request: h11.Request) -> None:
+    """Refuse headers that are too large: h11 checks that only for those that arrive in several pieces."""
+    sizes = [(name, len(name) + len(value)) for name, value in request.headers]
+    cookies = sum(size for name, size in sizes if name == b"cookie")
+    if sum(size for _, size in sizes) > MAX_HEADER_BYTES or cookies > MOST_COOKIE_BYTES:
+        raise h11.RemoteProtocolError("headers are too large")
 
 
 class _Timer(Protocol):

@@ -8,6 +8,7 @@ from itertools import product
 from time import thread_time
 from typing import Literal
 
+import h11
 import httpx2
 import pytest
 
@@ -20,6 +21,7 @@ from nextcloud_mcp_server.formats.ical import Component
 from nextcloud_mcp_server.formats.recurrence import Series
 from nextcloud_mcp_server.nextcloud import error_mapping, ranking, sanitize, spelling
 from nextcloud_mcp_server.tools import answer, note_pictures, pagination
+from nextcloud_mcp_server.web import connections
 
 #: A pattern that looks back at each place takes 256 times as long for a text of 16 times the length.
 SHORT, TIMES, MOST_TIMES = 1_000, 16, 80
@@ -87,6 +89,30 @@ WORKS: dict[str, Callable[[str], object]] = {
     "an error": answer.refusal,
     "the place of a snippet": lambda text: ranking.unfolded_place(text, len(ranking.fold(text)) - 1),
 }
+
+
+def parsed(text: str) -> object:
+    parser = h11.Connection(h11.SERVER, 10_000_000)
+    parser.receive_data(text.encode())
+    try:
+        while parser.next_event() not in (h11.NEED_DATA, h11.PAUSED):
+            pass
+    except h11.RemoteProtocolError:
+        return None
+    return parser
+
+
+@pytest.mark.parametrize("unit", [" ", "\t", " a", "a ", "a", ";", "; "])
+@pytest.mark.parametrize(
+    "start",
+    ["a:", "a:b", "Transfer-Encoding: chunked\r\n\r\n1;", "Transfer-Encoding: chunked\r\n\r\n0\r\na:"],
+    ids=["header", "value", "chunk", "trailer"],
+)
+def test_no_line_of_a_request_takes_more_than_its_length(start: str, unit: str) -> None:
+    assert connections.LINEAR_PATTERNS
+    assert is_linear(
+        lambda text: parsed(f"POST / HTTP/1.1\r\nHost: x\r\n{start}{text}"), unit, "\0\nX\r\n\r\n"
+    )
 
 
 @pytest.mark.parametrize("work", WORKS)

@@ -279,10 +279,21 @@ def parser_errors(caplog: pytest.LogCaptureFixture) -> list[object]:
     [
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 2_000,
         HEAD.replace(b"/read", b"/ignore") + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 2_000,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200,
         HEAD + b"a: b\r\n" * 2_000 + b"\r\n",
+        HEAD + b"Cookie: " + b"a=b; " * 4_000 + b"\r\n\r\n",
+        HEAD + b"a:" + b" " * 50_000 + b"\0\r\n\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 2_000 + b"\r\n",
     ],
-    ids=["chunks of one byte", "chunks of an answered request", "headers", "headers behind the body"],
+    ids=[
+        "chunks of one byte",
+        "chunks of an answered request",
+        "a few hundred chunks",
+        "headers",
+        "cookies",
+        "a header of white space",
+        "headers behind the body",
+    ],
 )
 async def test_a_request_of_thousands_of_tiny_parts_is_refused_and_no_error_is_logged(
     sent: bytes, caplog: pytest.LogCaptureFixture

@@ -1,3 +1,13 @@
+import re
+
+import h11
+import pytest
+from h11 import _abnf  # pyright: ignore[reportPrivateUsage]
+from h11 import _readers as readers  # pyright: ignore[reportPrivateUsage]
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nextcloud_mcp_server.web import connections
 from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
 
 
@@ -6,3 +16,35 @@ def test_the_server_believes_no_header_writes_no_address_down_and_speaks_no_web_
 
     assert (config.proxy_headers, config.access_log, config.server_header) == (False, False, False)
     assert (config.ws, config.log_config) == ("none", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "original", "letters"),
+    [
+        ("header_field_re", _abnf.header_field, "a:\t \0\x01\x0b\xe9\r\n"),
+        # h11 also takes a carriage return inside of an extension, which RFC 9112 §2.2 forbids.
+        ("chunk_header_re", _abnf.chunk_header, "1aF; \t=\n"),
+    ],
+)
+def test_a_line_of_a_request_is_read_as_h11_reads_it(name: str, original: str, letters: str) -> None:
+    pattern = getattr(readers, name)
+    theirs = re.compile(original.encode("ascii"))
+
+    @given(st.text(letters, max_size=12), st.sampled_from(["", "\r\n"]))
+    def same(text: str, end: str) -> None:
+        line = (text + end).encode("latin-1")
+        found, expected = pattern.fullmatch(line), theirs.fullmatch(line)
+        assert (found and found["field_value"] if name.startswith("header") else bool(found)) == (
+            expected and expected["field_value"] if name.startswith("header") else bool(expected)
+        )
+
+    assert pattern is connections.LINEAR_PATTERNS[name]
+    same()
+
+
+def test_headers_that_arrive_in_one_piece_have_the_same_limit() -> None:
+    parser = connections._BoundedParser(h11.SERVER, connections.MAX_HEADER_BYTES)  # pyright: ignore[reportPrivateUsage]
+    parser.receive_data(b"GET / HTTP/1.1\r\nHost: x\r\na: " + b"b" * 70_000 + b"\r\n\r\n")
+
+    with pytest.raises(h11.RemoteProtocolError, match="too large"):
+        parser.next_event()
