@@ -43,7 +43,7 @@ class Completed:
         self._more = anyio.Event()
 
     def add(self, elicitation_id: str) -> None:
-        """Remember one, and wake whoever waits."""
+        """Remember a finished consent request, and wake the calls that wait."""
         self._ids[elicitation_id] = None
         while len(self._ids) > _COMPLETED_KEPT:
             del self._ids[next(iter(self._ids))]

@@ -60,7 +60,7 @@ def decide(configuration: Configuration, server: Server, tool: str) -> Decision:
 def decide_elicitation(configuration: Configuration, server: Server) -> Decision:
     """Decide whether a server may ask the user something: the pattern is `Elicit(<server>)`.
 
-    `*` denies and asks, but it allows no questions: whoever allows all tools has not allowed pages to open.
+    `*` denies and asks, but it allows no questions: a user who allows all tools has not allowed pages to open.
     """
     subject = f"Elicit({server.id})"
     for place, verdict in _ORDER:

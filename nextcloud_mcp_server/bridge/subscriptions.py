@@ -90,7 +90,7 @@ class Subscriptions:
         await self.sync(remote)
 
     async def pass_on(self, remote: Remote, method: str, params: Message | None, *, modern: bool) -> bool:
-        """Pass a change on to whoever listens; return whether the notification was one of a change."""
+        """Pass a change on to the streams that asked for it; return whether the notification was one of a change."""
         if method == "notifications/subscriptions/acknowledged":
             return True
         if method not in CHANGES and method != UPDATED:

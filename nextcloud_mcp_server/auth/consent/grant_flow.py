@@ -133,7 +133,7 @@ class GrantFlow:
         """Handle the callback of the grant provider. A code that is not used is spent and ended.
 
         `account_of` refuses a user to whom the operator's mapping gives no account. It is called after the flow of
-        another browser was ended: whoever brings that callback, the code opens an account.
+        another browser was ended: its code opens an account, also for a user without one.
 
         Raises:
             OtherBrowser: Another browser began the flow; it is ended for both.

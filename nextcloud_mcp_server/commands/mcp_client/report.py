@@ -56,7 +56,7 @@ def _look_at_configuration(configuration: Configuration) -> list[Finding]:
             sentence = "HTTP+SSE is deprecated: ask its operator for an address of Streamable HTTP."
             found.append(("warn", server.id, sentence))
         if server.url.startswith("http://") and not _is_local(server):
-            sentence = "Its address is not encrypted: whoever is between can read it and act in your name."
+            sentence = "Its address is not encrypted: others on the network can read it and act in your name."
             found.append(("warn", server.id, sentence))
     return found
 

@@ -53,7 +53,7 @@ def test_the_bearer_challenge_may_be_in_a_header_of_its_own() -> None:
 def test_no_header_is_too_strange(text: str) -> None:
     response = httpx2.Response(401, headers=[(b"WWW-Authenticate", text.encode())])
 
-    bearer_challenge(response)
+    assert isinstance(bearer_challenge(response), Challenge)
 
 
 def test_a_long_header_takes_no_time() -> None:
