@@ -15,8 +15,6 @@ from functools import lru_cache
 from typing import Final, Literal, TextIO, cast
 from uuid import uuid4
 
-from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks
-
 #: Names the request that a line belongs to. The audit and error messages name it too.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -95,9 +93,6 @@ def set_up(
     root.addHandler(handler)
     root.setLevel("ERROR" if level == "error" else "WARNING")
     logging.getLogger(_OURS).setLevel(level.upper())
-    # stamina would choose structlog where it is installed, which prints to stdout, and that is MCP's. The last error of
-    # a request that was repeated is one sentence; the repetitions are for who looks for the reason.
-    set_on_retry_hooks([LoggingOnRetryHook] if level == "debug" else [])
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)

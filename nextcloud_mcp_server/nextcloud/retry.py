@@ -11,6 +11,7 @@ in between. So they are not repeated unguarded where the first request may have 
 replaces itself.
 """
 
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from typing import Final, TypeVar, cast
 import httpx2
 
 from nextcloud_mcp_server import errors
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -124,7 +127,11 @@ class Retrier:
 
     async def _again(self, send: Callable[[], Awaitable[_T]], begun: PassingError) -> _T:
         import stamina  # noqa: PLC0415 - see above
+        from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks  # noqa: PLC0415
 
+        # stamina would choose structlog where it is installed, which prints to stdout, where only MCP messages may go.
+        # The log names the last error of a request; an operator who needs each attempt sets the level to debug.
+        set_on_retry_hooks([LoggingOnRetryHook] if logger.isEnabledFor(logging.DEBUG) else [])
         known: PassingError | None = begun
 
         async def attempt() -> _T:

@@ -5,7 +5,6 @@ import re
 from time import process_time
 
 import pytest
-import stamina
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -224,25 +223,6 @@ def test_our_own_lines_are_reworded_and_those_of_libraries_are_not(
     first, second = capsys.readouterr().err.splitlines()
     assert "Check --nextcloud." in first
     assert "Check NEXTCLOUD_HOST." in second
-
-
-@pytest.mark.parametrize(("level", "logged"), [("info", False), ("debug", True)])
-def test_a_retry_is_logged_at_debug_alone_and_never_printed_to_stdout(
-    capsys: pytest.CaptureFixture[str], level: str, *, logged: bool
-) -> None:
-    logs.set_up(level)
-    failures = iter([OSError("away")])
-
-    @stamina.retry(on=OSError, wait_initial=0, wait_max=0, wait_jitter=0)
-    def flaky() -> str:
-        for failure in failures:
-            raise failure
-        return "back"
-
-    assert flaky() == "back"
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert ("stamina.retry_scheduled" in captured.err) is logged
 
 
 #: Texts of which one pattern or another may begin to match at every place, and never does.

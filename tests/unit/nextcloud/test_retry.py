@@ -1,10 +1,13 @@
 """What is sent again after a passing refusal, and what is known after it."""
 
+import subprocess
+import sys
+
 import anyio
 import httpx2
 import pytest
 
-from nextcloud_mcp_server import errors
+from nextcloud_mcp_server import errors, logs
 from nextcloud_mcp_server.apps.contacts.client import ContactsClient
 from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.upload.client import UploadClient
@@ -274,3 +277,25 @@ def test_how_a_request_may_be_repeated_is_known_by_its_method_and_headers(
     method: str, path: str, headers: dict[str, str], kind: Kind
 ) -> None:
     assert kind_of(method, path, headers) is kind
+
+
+@pytest.mark.parametrize(("level", "logged"), [("info", False), ("debug", True)])
+async def test_a_repetition_is_logged_at_debug_alone_and_never_printed_to_stdout(
+    capsys: pytest.CaptureFixture[str], level: str, *, logged: bool
+) -> None:
+    logs.set_up(level)
+
+    await http_over(network(LOCKED, DONE)).request("GET", "/remote.php/dav/files/alice/a")
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert ("stamina.retry_scheduled" in captured.err) is logged
+
+
+@pytest.mark.process
+def test_the_library_that_repeats_is_not_loaded_before_a_request_fails() -> None:
+    code = "import sys; import nextcloud_mcp_server.server.app; print('stamina' in sys.modules)"
+
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout.strip() == "False"
