@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import anyio
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, RequestParams
+from pydantic import Field
 
 from nextcloud_mcp_server.auth.consent.policy import IF_STOPPED, NOT_CONFIRMED
 from nextcloud_mcp_server.protocol.hold import WAITING
@@ -22,6 +23,8 @@ PROGRESS_SECONDS = 5.0
 
 _TIMED_OUT = f"Elicitation timed out - user did not complete authorization. {IF_STOPPED}"
 
+#: The last progress notification of a consent that was given.
+COMPLETED = "Complete!"
 _OPEN = frozenset({"pending", "opened"})
 
 
@@ -44,9 +47,10 @@ ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[ConsentStatu
 
 
 class TrackParams(RequestParams):
-    """`elicitationId` as in the error's data."""
+    """`elicitationId` as in the error's data; `timeout` in seconds, at most this server's own."""
 
     elicitation_id: str
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Track(Extension):
@@ -74,19 +78,23 @@ class Track(Extension):
     async def _track(self, ctx: ServerRequestContext[Any, Any], params: TrackParams) -> HandlerResult:
         elicitation_id = _canonical(params.elicitation_id)
         started_at, progress = anyio.current_time(), 0.0
+        seconds = min(params.timeout or self._timeout_seconds, self._timeout_seconds)
         answer = await self._answer(ctx, elicitation_id)
         while answer is None:
             waited = anyio.current_time() - started_at
-            left = self._timeout_seconds - waited
+            left = seconds - waited
             if left <= 0:
                 raise MCPError(TIMED_OUT, _TIMED_OUT)
             # Progress must increase with every notification (MCP, basic/utilities/progress).
             progress = max(round(waited, 3), progress + 0.001)
-            await ctx.session.report_progress(progress, self._timeout_seconds, WAITING)
+            await ctx.session.report_progress(progress, seconds, WAITING)
             # `Pending` reads the states for all waiters in one query, so a waiter reads nothing before it is
             # woken.
             ended = await self._pending.wait(elicitation_id, seconds=min(self._progress_seconds, left))
             answer = await self._answer(ctx, elicitation_id) if ended else None
+        if answer["status"] == "complete":
+            # The last progress is the total, so that a bar is full before the answer closes it.
+            await ctx.session.report_progress(max(seconds, progress + 0.001), seconds, COMPLETED)
         return answer
 
     async def _answer(

@@ -9,6 +9,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from nextcloud_mcp_server.errors import ConfigurationError
+from nextcloud_mcp_server.settings import earlier_names
 from nextcloud_mcp_server.settings.fields import Fields
 from nextcloud_mcp_server.settings.multi_user import BuiltinFields, MultiUserFields, OidcFields
 from nextcloud_mcp_server.settings.value_types import Trait, Variable
@@ -184,10 +185,14 @@ def lost_limits(environ: Mapping[str, str]) -> list[str]:
     client. Other misspelt variables are warnings only, since they may belong to another program.
     """
     why = {_MODE: "Without it this is a server for a single user"}
+    mode = earlier_names.refused_mode(environ)
     return [
-        f"{name} is not read; did you mean {meant}? "
-        f"{why.get(meant, 'That would limit what can be done')}: rename it, or take it out."
-        for name, meant in _lost_limits(environ).items()
+        *([mode] if mode else ()),
+        *(
+            f"{name} is not read; did you mean {meant}? "
+            f"{why.get(meant, 'That would limit what can be done')}: rename it, or take it out."
+            for name, meant in _lost_limits(environ).items()
+        ),
     ]
 
 
@@ -247,6 +252,8 @@ def _about(name: str, known: set[str]) -> Iterable[str]:
         return
     if name == "NEXTCLOUD_URL":
         yield "NEXTCLOUD_URL is read, but its name here is NEXTCLOUD_HOST: rename it."
+    elif earlier := earlier_names.warning(name):
+        yield earlier
     elif name.startswith(PREFIXES):
         yield f"{name} is not read{closest(name) or '.'}"
     elif _is_near_miss(name, known):

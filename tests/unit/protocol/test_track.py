@@ -6,10 +6,11 @@ import anyio
 import pytest
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from nextcloud_mcp_server.auth.consent import policy
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.protocol.track import WAITING, Track, TrackParams
+from nextcloud_mcp_server.protocol.track import COMPLETED, WAITING, Track, TrackParams
 from tests.sdk_request import Channel, request
 
 ID = "550e8400-e29b-41d4-a716-446655440000"
@@ -30,6 +31,7 @@ async def track(
     *,
     timeout_seconds: float = 60,
     channel: Channel | None = None,
+    **params: object,
 ) -> HandlerResult:
     pending = Pending(nothing)
 
@@ -45,7 +47,7 @@ async def track(
     async with anyio.create_task_group() as group:
         with anyio.fail_after(60):
             answer = await handler(
-                request(channel=channel), TrackParams.model_validate({"elicitationId": ID})
+                request(channel=channel), TrackParams.model_validate({"elicitationId": ID, **params})
             )
         group.cancel_scope.cancel()
     return answer
@@ -84,8 +86,44 @@ async def test_while_it_lasts_progress_is_reported_and_always_increases() -> Non
 
     told = [progress for progress, _, _ in channel.progressed]
     assert told == sorted(set(told))
-    assert [message for _, _, message in channel.progressed] == [WAITING] * 3
+    assert [message for _, _, message in channel.progressed] == [WAITING] * 3 + [COMPLETED]
     assert {total for _, total, _ in channel.progressed} == {60}
+    assert told[-1] == 60
+
+
+@pytest.mark.parametrize("state", ["declined", "failed", "expired"])
+async def test_only_a_consent_that_was_given_ends_with_complete(state: str) -> None:
+    channel = Channel()
+
+    await track([ConsentRequest("pending"), ConsentRequest(state)], channel=channel)
+
+    assert [message for _, _, message in channel.progressed] == [WAITING]
+
+
+@pytest.mark.parametrize(("asked", "total"), [(5, 5), (0.5, 0.5), (3600, 60), (None, 60)])
+async def test_the_client_may_wait_less_than_the_server_and_never_more(
+    asked: float | None, total: float
+) -> None:
+    channel = Channel()
+
+    await track([ConsentRequest("pending"), ConsentRequest("complete")], channel=channel, timeout=asked)
+
+    assert {total for _, total, _ in channel.progressed} == {total}
+
+
+@pytest.mark.parametrize("odd", [0, -1, float("inf"), float("nan"), "soon", [5], 1e400])
+def test_a_time_limit_that_is_no_positive_number_is_refused(odd: object) -> None:
+    with pytest.raises(ValidationError):
+        TrackParams.model_validate({"elicitationId": ID, "timeout": odd})
+
+
+async def test_the_draft_s_error_is_answered_after_the_client_s_own_limit() -> None:
+    with pytest.raises(ExceptionGroup) as group:
+        await track([ConsentRequest("pending")], timeout=0.01)
+
+    (error,) = group.value.exceptions
+    assert isinstance(error, MCPError)
+    assert error.code == -32000
 
 
 async def test_after_the_limit_the_draft_s_error_is_answered() -> None:

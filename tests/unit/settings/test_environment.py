@@ -161,7 +161,6 @@ def test_two_different_addresses_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     ("name", "sentence"),
     [
         ("NEXTCLOUD_USER", "NEXTCLOUD_USER is not read: did you mean NEXTCLOUD_USERNAME?"),
-        ("NEXTCLOUD_PASSWORD", "NEXTCLOUD_PASSWORD is not read: did you mean NEXTCLOUD_APP_PASSWORD?"),
         ("ELICITATION_TIMEOUT", "ELICITATION_TIMEOUT is not read: did you mean ELICITATION_DIALECT?"),
         ("TOKEN_QQQQQQQQQQ", "TOKEN_QQQQQQQQQQ is not read."),
         ("MOD", "MOD is not read: did you mean MODE?"),
