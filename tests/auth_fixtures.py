@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from nextcloud_mcp_server.auth.accounts import GrantedAccounts
 from nextcloud_mcp_server.auth.audit import AuditLog
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
-from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME, Policy
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
@@ -170,6 +170,7 @@ class ProcessHost:
         keys: KeyRing | None = None,
         url: str = NEXTCLOUD,
         host: str = "nextcloud.test",
+        lifetime: timedelta = LIFETIME,
     ) -> Process:
         """Start another process on the same database; `pages` are those of a loopback port, and whether one is gone."""
         file = self.folder / "state.db"
@@ -190,6 +191,7 @@ class ProcessHost:
         policy = Policy(url, host, bound, None if direct else page_url)
         if pages is not None:
             policy = Policy(url, host, bound, *pages)
+        policy = replace(policy, lifetime=lifetime)
         person = personal(url)
         provisioning = Provisioning(
             database, provider, policy, clock=self.clock, on_finished=on_finished, within=person

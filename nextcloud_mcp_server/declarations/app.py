@@ -60,6 +60,8 @@ class App:
     uses: tuple[str, ...] = ()
     #: What the account page says of a call, by the name of the tool.
     actions: Mapping[str, str] = field(default_factory=dict[str, str])
+    #: By the name of a tool, the tools of earlier Nextcloud MCP servers that did the same, with other arguments.
+    earlier_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     #: The arguments that identify the object of a call; the audit log keeps their values.
     audit_fields: tuple[str, ...] = ()
     #: The classes in its module `resources`.

@@ -127,7 +127,7 @@ class Retrier:
 
     async def _again(self, send: Callable[[], Awaitable[_T]], begun: PassingError) -> _T:
         import stamina  # noqa: PLC0415 - see above
-        from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks  # noqa: PLC0415
+        from stamina.instrumentation import LoggingOnRetryHook, set_on_retry_hooks  # noqa: PLC0415 - see above
 
         # stamina would choose structlog where it is installed, which prints to stdout, where only MCP messages may go.
         # The log names the last error of a request; an operator who needs each attempt sets the level to debug.

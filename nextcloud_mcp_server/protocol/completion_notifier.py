@@ -12,6 +12,9 @@ from nextcloud_mcp_server.protocol.pending import Pending
 #: Sessions remembered at most; the oldest are dropped first.
 MAX_NOTIFIED = 1000
 
+#: How much longer than a consent request can last a session that got its link is remembered.
+_SPARE_SECONDS = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class NotifiedSession:
@@ -32,8 +35,9 @@ class CompletionNotifier:
     success: the repeated call then reports how it ended.
     """
 
-    def __init__(self, pending: Pending) -> None:
+    def __init__(self, pending: Pending, *, consent_seconds: float = 600) -> None:
         self._pending = pending
+        self._seconds = consent_seconds + _SPARE_SECONDS
         self._notified: dict[str, NotifiedSession] = {}
         pending.on_finish(self._finished)
 
@@ -42,11 +46,10 @@ class CompletionNotifier:
         ctx: ServerRequestContext[Any, Any],
         elicitation_id: str,
         *,
-        seconds: float,
         stand_in: str | None = None,
         in_text: bool = False,
     ) -> None:
-        """Remember for at most `seconds` that the session of this request got the link.
+        """Remember that the session of this request got the link, until the consent request must have ended.
 
         `stand_in` identifies the client where there are no sessions; without either nothing is remembered. With
         `in_text` it gets this link as text from now on.
@@ -59,7 +62,7 @@ class CompletionNotifier:
         self._notified[key] = NotifiedSession(ctx.session if session else None, elicitation_id, in_text)
         while len(self._notified) > MAX_NOTIFIED:
             del self._notified[next(iter(self._notified))]
-        self._pending.watch(elicitation_id, seconds=seconds)
+        self._pending.watch(elicitation_id, seconds=self._seconds)
 
     def last_link(
         self, ctx: ServerRequestContext[Any, Any], *, stand_in: str | None = None

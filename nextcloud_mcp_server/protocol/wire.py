@@ -59,9 +59,6 @@ INSTANT_SECONDS = 2.0
 #: The versions of the handshake era that have URL mode and -32042.
 URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
-#: How long a session that got a link is remembered: a little longer than a consent request can last.
-LINK_SECONDS = 615.0
-
 #: The sentence behind each link to a consent request.
 THEN = "When that is done, call the tool again."
 

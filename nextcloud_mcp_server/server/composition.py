@@ -10,6 +10,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 
+from nextcloud_mcp_server.auth.consent.policy import lifetime_of
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import CredentialRejected, WrongAccount
 from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
@@ -132,7 +133,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         return await _find_access(network, lazy, caller(ctx), in_menu=availability.in_menu)
 
     network = Network(settings, mode.overrides)
-
+    consent_seconds = lifetime_of(settings.elicitation_timeout_seconds).total_seconds()
     lazy = LazyServices(lambda: _opened(mode, network, pending))
     pending = Pending(finished)
     availability = Availability(
@@ -146,7 +147,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         services=lazy.get,
         caller=caller,
         pending=pending,
-        notifier=CompletionNotifier(pending),
+        notifier=CompletionNotifier(pending, consent_seconds=consent_seconds),
         availability=availability,
         dialect=settings.elicitation_dialect,
         hold_seconds=settings.hold_seconds,
@@ -158,6 +159,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         state,
         Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds),
         state_keys=sub_keys(settings, "request-state"),
+        consent_seconds=consent_seconds,
         update_seconds=settings.update_seconds,
     )
     return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
@@ -90,13 +91,14 @@ def select(
 
 
 def selected(settings: Settings) -> list[ToolSpec]:
-    """Return the tools that the settings enable."""
-    return select(
+    """Return the tools that the settings enable, with their old names where the settings keep those."""
+    specs = select(
         settings.enabled_toolsets,
         exclude=settings.exclude_tools,
         read_only=settings.read_only,
         local=settings.local_folder is not None,
     )
+    return specs if settings.old_tool_names else [replace(spec, aliases={}) for spec in specs]
 
 
 def _is_left_out(spec: ToolSpec, exclude: Sequence[str]) -> bool:
@@ -201,7 +203,10 @@ class Server(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool; the refusal of an unknown name quotes it as safely as every other refusal."""
         if self._tool_manager.get_tool(name) is None:
-            return failure(f"Unknown tool: {name[:_MOST_OF_NAME]}")
+            from nextcloud_mcp_server.tools import earlier_names  # noqa: PLC0415 - almost no process needs it
+
+            known = {tool.name for tool in self._tool_manager.list_tools()}
+            return failure(earlier_names.sentence(name, known) or f"Unknown tool: {name[:_MOST_OF_NAME]}")
         return await super().call_tool(name, arguments, context)
 
     async def run_stdio_async(self) -> None:
@@ -218,9 +223,13 @@ def create(
     track: Track,
     *,
     state_keys: Callable[[], Sequence[bytes]],
+    consent_seconds: float = LIFETIME.total_seconds(),
     update_seconds: float = UPDATE_SECONDS,
 ) -> tuple[MCPServer[Any], Poller]:
-    """Create the server, and the poller that asks Nextcloud for changes."""
+    """Create the server, and the poller that asks Nextcloud for changes.
+
+    `consent_seconds` is how long a consent request stays open, and the state that a client returns with it.
+    """
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
     known = {each.name for spec in specs for each in (spec, *spec.old_names)}
@@ -238,7 +247,7 @@ def create(
         subscriptions=False,
         request_state_security=RequestStateSecurity(
             codec=LazyCodec(state_keys),
-            ttl=LIFETIME.total_seconds(),
+            ttl=consent_seconds,
             bind_principal=lambda ctx: _principal(state.caller(ctx)),
         ),
         log_level="WARNING",

@@ -17,7 +17,7 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.auth.accounts import Accounts
-from nextcloud_mcp_server.auth.consent.policy import Policy
+from nextcloud_mcp_server.auth.consent.policy import Policy, lifetime_of
 from nextcloud_mcp_server.auth.operator_accounts import OperatorAccounts
 from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -146,8 +146,14 @@ def policy_of(
 ) -> Policy:
     """Return what the settings say about consent."""
     url = nextcloud_url_of(settings)
-    bound = settings.offered_scopes
-    return Policy(str(url), _host(public_url_of(settings) or url), bound, page_url, page_is_gone)
+    return Policy(
+        str(url),
+        _host(public_url_of(settings) or url),
+        settings.offered_scopes,
+        page_url,
+        page_is_gone,
+        lifetime_of(settings.elicitation_timeout_seconds),
+    )
 
 
 def open_pool_of(settings: Settings, overrides: "Overrides") -> httpx2.AsyncClient:

@@ -103,7 +103,11 @@ class GeneralFields(BaseModel, defer_build=True):
         description="How older clients are asked for consent; `auto` goes by what the client says it can do.",
     )
     elicitation_timeout_seconds: int = Field(
-        default=300, ge=1, le=3600, description="How long `elicitation/track` waits for a consent at most."
+        default=300,
+        ge=1,
+        le=3600,
+        description="How long `elicitation/track` waits for a consent at most. "
+        "The link in the request works as long, and for ten minutes at least.",
     )
     hold_seconds: int = Field(
         default=25,
@@ -126,6 +130,11 @@ class GeneralFields(BaseModel, defer_build=True):
     )
     exclude_tools: Annotated[Words, Trait.LIMIT] = Field(
         default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
+    )
+    old_tool_names: bool = Field(
+        default=True,
+        description="Whether tools also answer to the names that they or their predecessors had. `tools/list` never "
+        "has those names.",
     )
     read_only: Annotated[bool, Trait.LIMIT] = Field(
         default=False, description="Leave out every tool that changes something."

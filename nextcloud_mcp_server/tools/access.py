@@ -145,7 +145,7 @@ class Access:
         """Wait until the user has finished in the browser, and open the account."""
         ctx, elicitation_id = self.context.request_context, need.elicitation_id
         # A client that shows "waiting for the browser" closes that when the notification arrives.
-        self.state.notifier.record_link(ctx, elicitation_id, seconds=wire.LINK_SECONDS)
+        self.state.notifier.record_link(ctx, elicitation_id)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
             refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))
             return await self.open(scopes)

@@ -116,7 +116,8 @@ class GuardedTool(Tool):
             name: call.progress if name == PROGRESS else getattr(self._state, name) for name in spec.injected
         }
         job = Job(
-            name=self.name,
+            # The audit log names the tool, not the old name by which it was called.
+            name=spec.alias_of or spec.name,
             scopes=spec.scopes,
             app=self._state.availability.app_of(self.name),
             read_only=spec.read_only,

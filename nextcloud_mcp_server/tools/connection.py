@@ -34,7 +34,11 @@ class Revoked(Result):
     message: str
 
 
-@connection.tool("Connect Nextcloud", repeatable=True)
+@connection.tool(
+    "Connect Nextcloud",
+    repeatable=True,
+    aliases={"provision_nextcloud_access": {}, "nc_auth_provision_access": {}, "check_logged_in": {}},
+)
 @without_provisioning
 async def request_nextcloud_access(
     access: Access,
@@ -62,7 +66,7 @@ async def request_nextcloud_access(
     return await _status(access)
 
 
-@connection.tool("Show the Nextcloud connection", read_only=True)
+@connection.tool("Show the Nextcloud connection", read_only=True, aliases={"nc_auth_check_status": {}})
 @without_asking
 async def check_provisioning_status(access: Access) -> Status:
     """Tell whether Nextcloud is connected, as whom, with which permissions, and what to do next."""

@@ -252,7 +252,6 @@ class Guard:
         self._state.notifier.record_link(
             call.context.request_context,
             need.elicitation_id,
-            seconds=wire.LINK_SECONDS,
             stand_in=call.stand_in,
             in_text=in_text,
         )

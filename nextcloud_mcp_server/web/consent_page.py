@@ -10,7 +10,6 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity, ConsentRequest
 from nextcloud_mcp_server.web.access_rows import Row, first_and_more, rows_of, told
 from nextcloud_mcp_server.web.pages import Name, in_order, page, time_left
@@ -162,7 +161,7 @@ def waiting_page(
 ) -> Response:
     """Render the waiting page, while the user confirms at Nextcloud; the page reloads itself."""
     seconds_left = max(0, int((consent_request.expires_at - now).total_seconds()))
-    at_most = int(LIFETIME.total_seconds())
+    at_most = int(consent_request.lifetime.total_seconds())
     sentence, minutes = time_left(seconds_left)
     without = in_order(consent_request.needed.intersection(request.query_params.getlist("without")))
     here = _waiting_url(consent_request.id, without=without)

@@ -43,6 +43,34 @@ async def test_before_any_consent_the_status_says_how_to_get_it(personal_app: Pe
     assert revoked.structured_content["message"] == "Nothing was connected."
 
 
+@pytest.mark.parametrize(
+    "name", ["provision_nextcloud_access", "nc_auth_provision_access", "check_logged_in"]
+)
+async def test_a_tool_of_an_earlier_server_that_asked_for_access_still_asks(
+    personal_app: PersonalApp, name: str
+) -> None:
+    async with personal_app.person() as alice, personal_app.client() as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        link = link_in(text(await client.call_tool(name, {})))
+        await alice.allow(link)
+        status = await client.call_tool("nc_auth_check_status", {})
+
+    assert name not in listed
+    assert status.structured_content["connected"] is True
+
+
+async def test_a_tool_of_an_earlier_server_with_other_arguments_is_named_as_it_is_now(
+    personal_app: PersonalApp,
+) -> None:
+    async with personal_app.client() as client:
+        refused = await client.call_tool("nc_webdav_read_file", {"path": "a"})
+
+    assert refused.is_error
+    assert text(refused).startswith(
+        "Unknown tool: nc_webdav_read_file. This server calls it nc_files_read_file"
+    )
+
+
 async def test_the_status_says_which_consent_request_waits_and_for_what(personal_app: PersonalApp) -> None:
     async with personal_app.client() as client:
         link = link_in(text(await client.call_tool("nc_notes_list_notes", {})))

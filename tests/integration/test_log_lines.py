@@ -78,6 +78,25 @@ async def test_a_line_names_the_person_and_the_audit_names_the_same_request(
     assert call["request_id"] == entry.request_id
 
 
+async def test_the_audit_names_a_tool_by_todays_name_where_it_was_called_by_an_old_one(
+    oidc_app: OidcApp,
+) -> None:
+    await oidc_app.restart(toolsets="deck")
+    async with oidc_app.person("alice") as alice:
+        answer = Asked(oidc_app).by(alice.consent)
+        async with oidc_app.client(
+            oidc_app.token("alice", scope="deck:read"), elicitation_callback=answer
+        ) as client:
+            await client.call_tool("nc_deck_list_boards", {})
+    await oidc_app.stop()
+
+    assert oidc_app.config
+    async with open_database(oidc_app.config) as database:
+        actions = {each.entry.action for each in await database.audit.latest(limit=50)}
+    assert "nc_deck_get_board" in actions
+    assert "nc_deck_list_boards" not in actions
+
+
 @pytest.mark.parametrize(("token", "status"), [("made up", 401), (None, 401)])
 async def test_a_refused_request_is_logged_without_its_token(
     oidc_app: OidcApp, caplog: Log, token: str | None, status: int

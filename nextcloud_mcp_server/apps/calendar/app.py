@@ -52,4 +52,12 @@ app = App(
             "out clashes and what seems forgotten, then ask me what to move, add or close; change nothing before I say so.",
         ),
     ),
+    earlier_tools={
+        "nc_calendar_create_event": (
+            "nc_calendar_create_meeting",
+            "nc_calendar_bulk_operations",
+        ),
+        "nc_calendar_find_free_time": ("nc_calendar_find_availability",),
+        "nc_calendar_list_events": ("nc_calendar_get_upcoming_events",),
+    },
 )

@@ -29,4 +29,8 @@ app = App(
     },
     audit_fields=("title", "book", "contact_id"),
     resources=("Contacts",),
+    earlier_tools={
+        "nc_contacts_list_address_books": ("nc_contacts_list_addressbooks",),
+        "nc_contacts_search_contacts": ("nc_contacts_list_contacts",),
+    },
 )

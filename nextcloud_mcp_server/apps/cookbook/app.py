@@ -27,4 +27,18 @@ app = App(
         "nc_cookbook_delete_recipe": "Deleted a recipe",
     },
     audit_fields=("recipe_id",),
+    earlier_tools={
+        "nc_cookbook_list_recipes": (
+            "nc_cookbook_search_recipes",
+            "nc_cookbook_list_categories",
+            "nc_cookbook_list_keywords",
+            "nc_cookbook_get_recipes_in_category",
+            "nc_cookbook_get_recipes_with_keywords",
+        ),
+        "nc_cookbook_save_recipe": (
+            "nc_cookbook_create_recipe",
+            "nc_cookbook_update_recipe",
+            "nc_cookbook_import_recipe",
+        ),
+    },
 )

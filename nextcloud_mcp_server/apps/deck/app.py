@@ -31,4 +31,34 @@ app = App(
         "nc_deck_delete_card": "Deleted a card",
     },
     audit_fields=("title", "board_id", "stack_id", "to_stack_id", "card_id"),
+    earlier_tools={
+        "nc_deck_get_board": (
+            "deck_get_board",
+            "deck_get_boards",
+            "deck_get_board_overview",
+            "deck_get_stacks",
+            "deck_get_stack",
+            "deck_get_labels",
+            "deck_get_label",
+        ),
+        "nc_deck_get_card": (
+            "deck_get_card",
+            "deck_get_cards",
+        ),
+        "nc_deck_create_card": ("deck_create_card",),
+        "nc_deck_update_card": (
+            "deck_update_card",
+            "deck_archive_card",
+            "deck_unarchive_card",
+            "deck_assign_label_to_card",
+            "deck_remove_label_from_card",
+            "deck_assign_user_to_card",
+            "deck_unassign_user_from_card",
+        ),
+        "nc_deck_move_card": (
+            "deck_reorder_card",
+            "deck_move_card_to_board",
+        ),
+        "nc_deck_delete_card": ("deck_delete_card",),
+    },
 )

@@ -49,4 +49,19 @@ app = App(
             "and ask before you read a long one.",
         ),
     ),
+    earlier_tools={
+        "nc_files_copy_item": ("nc_webdav_copy_resource",),
+        "nc_files_create_folder": ("nc_webdav_create_directory",),
+        "nc_files_delete_item": ("nc_webdav_delete_resource",),
+        "nc_files_list_folder": ("nc_webdav_list_directory",),
+        "nc_files_move_item": ("nc_webdav_move_resource",),
+        "nc_files_read_file": ("nc_webdav_read_file",),
+        "nc_files_search_items": (
+            "nc_webdav_search_files",
+            "nc_webdav_find_by_name",
+            "nc_webdav_find_by_type",
+            "nc_webdav_list_favorites",
+        ),
+        "nc_files_write_file": ("nc_webdav_write_file",),
+    },
 )

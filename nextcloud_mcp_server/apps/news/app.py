@@ -27,4 +27,13 @@ app = App(
         "nc_news_mark_articles": "Marked articles",
     },
     audit_fields=("article_id", "article_ids", "feed_id", "folder_id"),
+    earlier_tools={
+        "nc_news_read_articles": (
+            "nc_news_list_items",
+            "nc_news_get_item",
+            "nc_news_get_starred_items",
+            "nc_news_get_unread_items",
+            "nc_news_list_folders",
+        ),
+    },
 )

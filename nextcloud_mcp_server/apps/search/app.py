@@ -17,4 +17,7 @@ app = App(
     actions={
         "nc_search_find_items": "Searched everywhere",
     },
+    earlier_tools={
+        "nc_search_find_items": ("nc_semantic_search",),
+    },
 )

@@ -30,4 +30,14 @@ app = App(
         "nc_sharing_delete_share": "Ended what was shared",
     },
     audit_fields=("path", "share_id", "person", "group"),
+    earlier_tools={
+        "nc_sharing_share_item": ("nc_share_create",),
+        "nc_sharing_create_link": ("nc_share_create_public_link",),
+        "nc_sharing_delete_share": ("nc_share_delete",),
+        "nc_sharing_list_shares": (
+            "nc_share_list",
+            "nc_share_get",
+        ),
+        "nc_sharing_update_share": ("nc_share_update",),
+    },
 )

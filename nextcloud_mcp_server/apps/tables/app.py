@@ -28,4 +28,11 @@ app = App(
         "nc_tables_delete_row": "Deleted a row of a table",
     },
     audit_fields=("table_id", "row_id"),
+    earlier_tools={
+        "nc_tables_create_row": ("nc_tables_insert_row",),
+        "nc_tables_get_table": (
+            "nc_tables_read_table",
+            "nc_tables_get_schema",
+        ),
+    },
 )

@@ -14,4 +14,8 @@ app = App(
         "nc_files_add_comment": "Commented on a file",
     },
     audit_fields=("path",),
+    earlier_tools={
+        "nc_files_add_comment": ("nc_webdav_create_comment",),
+        "nc_files_list_comments": ("nc_webdav_list_comments",),
+    },
 )

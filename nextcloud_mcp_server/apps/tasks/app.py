@@ -26,4 +26,16 @@ app = App(
         "nc_tasks_delete_task": "Deleted a task",
     },
     audit_fields=("title", "calendar", "task_id"),
+    earlier_tools={
+        "nc_tasks_create_task": ("nc_calendar_create_todo",),
+        "nc_tasks_delete_task": ("nc_calendar_delete_todo",),
+        "nc_tasks_list_tasks": (
+            "nc_calendar_list_todos",
+            "nc_calendar_search_todos",
+        ),
+        "nc_tasks_update_task": (
+            "nc_calendar_update_todo",
+            "nc_calendar_complete_todo",
+        ),
+    },
 )

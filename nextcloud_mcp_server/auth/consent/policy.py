@@ -8,7 +8,7 @@ from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.storage.failure import STOPPED
 from nextcloud_mcp_server.storage.records import Elicitation, Grant
 
-#: A consent request that is not finished in this time has expired.
+#: A consent request that is not finished in this time has expired, where the settings do not say more.
 LIFETIME = timedelta(seconds=600)
 
 ASK = "Grant the MCP server access to your Nextcloud account to continue. This is a one-time setup."
@@ -22,13 +22,19 @@ IF_STOPPED = STOPPED.format(program=PROGRAM)
 NOT_CONFIRMED = f"The link expired before the user had finished. {IF_STOPPED}"
 
 
+def lifetime_of(timeout_seconds: int) -> timedelta:
+    """Return how long a consent request stays open where clients wait for it so long."""
+    return max(LIFETIME, timedelta(seconds=timeout_seconds))
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The operator's settings for consent.
 
     `page_url` builds the URL of this server's consent page from an id. With None users go straight to
     Nextcloud, as they must in a process without a web server. `page_is_gone` tells whether a page that an earlier
-    process linked to has ended with it; None where pages outlive processes.
+    process linked to has ended with it; None where pages outlive processes. `lifetime` is how long a consent request
+    stays open: at least as long as a client may wait for it.
     """
 
     nextcloud_url: str
@@ -36,6 +42,7 @@ class Policy:
     bound: frozenset[str]
     page_url: Callable[[str], str] | None
     page_is_gone: Callable[[str], Awaitable[bool]] | None = None
+    lifetime: timedelta = LIFETIME
 
     @property
     def kind(self) -> str:

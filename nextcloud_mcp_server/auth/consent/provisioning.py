@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID, uuid4
 
 from nextcloud_mcp_server.auth.client_identity import identity
-from nextcloud_mcp_server.auth.consent.policy import LIFETIME, OVER, Policy
+from nextcloud_mcp_server.auth.consent.policy import OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
@@ -112,7 +112,7 @@ class Provisioning:
             client_name=caller.client_name,
             kind=policy.kind,
             scopes=scopes if page_url else policy.bound,
-            ttl=LIFETIME,
+            ttl=self._policy.lifetime,
             new_url=page_url or (lambda _: ""),
         )
         # Of the stored request: its page may have moved since, and a loopback page counts the links to open requests.
@@ -189,6 +189,7 @@ class Provisioning:
             granted=granted & self._policy.bound,
             login_url=flow.login_url if flow else None,
             expires_at=elicitation.expires_at,
+            lifetime=elicitation.expires_at - elicitation.created_at,
             account_name=elicitation.account_name,
             failure=elicitation.failure,
             client=identity(elicitation.client_id, elicitation.client_name, known),

@@ -1,10 +1,11 @@
 """What pages show: of a consent request, of a sign-in, of a user's connection."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState, PendingGrant, SignedIn
 
@@ -16,7 +17,8 @@ class ConsentRequest:
     `needed` are the scopes of the waiting call, `offered` those that may be ticked, `granted` those that are
     permitted already. `login_url` is Nextcloud's own page in a login flow, None until the user pressed Allow.
     `client` is what is known of the client besides its name, None if all programs on a computer share one
-    permission. `failure` may be set while the consent request is open: what went wrong with the last try.
+    permission. `failure` may be set while the consent request is open: what went wrong with the last try. `lifetime`
+    is how long it is open from its beginning to `expires_at`.
     """
 
     id: str
@@ -31,6 +33,7 @@ class ConsentRequest:
     account_name: str | None = None
     failure: Failure | None = None
     client: "ClientIdentity | None" = None
+    lifetime: timedelta = LIFETIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ async def test_exactly_the_sessions_that_were_told_hear_how_it_ended() -> None:
     pending = Pending(nothing)
     notifier = CompletionNotifier(pending)
     notified, other, stateless = Channel(), Channel(), Channel()
-    notifier.record_link(request(session="a", channel=notified, capabilities=URL), "one", seconds=60)
-    notifier.record_link(request(session="b", channel=other, capabilities=URL), "two", seconds=60)
-    notifier.record_link(request(version="2026-07-28", channel=stateless), "one", seconds=60)
+    notifier.record_link(request(session="a", channel=notified, capabilities=URL), "one")
+    notifier.record_link(request(session="b", channel=other, capabilities=URL), "two")
+    notifier.record_link(request(version="2026-07-28", channel=stateless), "one")
 
     await pending.finish("one")
 
@@ -53,7 +53,7 @@ async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
 ) -> None:
     pending, channel = Pending(nothing), Channel()
     ctx = request(session=session, channel=channel, capabilities=capabilities)
-    CompletionNotifier(pending).record_link(ctx, "one", seconds=60)
+    CompletionNotifier(pending).record_link(ctx, "one")
 
     await pending.finish("one")
 
@@ -62,8 +62,8 @@ async def test_only_a_client_that_declares_url_elicitation_hears_how_it_ended(
 
 async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten() -> None:
     notifier = CompletionNotifier(Pending(nothing))
-    notifier.record_link(request(session="a"), "one", seconds=60)
-    notifier.record_link(request(session="a"), "two", seconds=60)
+    notifier.record_link(request(session="a"), "one")
+    notifier.record_link(request(session="a"), "two")
 
     assert link(notifier, "a") == "two"
     assert link(notifier, "b") is None
@@ -74,7 +74,7 @@ async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten
 async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
     notifier = CompletionNotifier(Pending(nothing))
     for number in range(module.MAX_NOTIFIED + 1):
-        notifier.record_link(request(session=f"s{number}"), "one", seconds=60)
+        notifier.record_link(request(session=f"s{number}"), "one")
 
     assert link(notifier, "s0") is None
     assert link(notifier, "s1") == "one"
@@ -83,8 +83,8 @@ async def test_of_too_many_sessions_the_oldest_are_forgotten() -> None:
 async def test_a_client_without_a_session_is_known_by_its_stand_in_and_without_one_by_nothing() -> None:
     notifier = CompletionNotifier(Pending(nothing))
     modern = request(version="2026-07-28")
-    notifier.record_link(modern, "one", seconds=60, stand_in="alice")
-    notifier.record_link(modern, "two", seconds=60)
+    notifier.record_link(modern, "one", stand_in="alice")
+    notifier.record_link(modern, "two")
 
     assert notifier.last_link(modern, stand_in="alice") == NotifiedSession(None, "one")
     assert notifier.last_link(modern, stand_in="bob") is None

@@ -45,7 +45,7 @@ def test_an_old_name_is_not_listed_and_needs_what_its_tool_needs() -> None:
     specs = mcp_server.select(("deck", "tables", "forms", "news"), exclude=(), read_only=False)
 
     facts = mcp_server.facts(specs)
-    old = {name for name, one in facts.items() if not one.listed}
+    old = {name for name, one in facts.items() if not one.listed and not one.always}
 
     assert old == {
         "nc_deck_list_boards",
@@ -98,7 +98,7 @@ def test_tools_of_an_app_depend_on_it_and_connection_tools_on_nothing() -> None:
 
     assert facts["nc_notes_get_note"].app == "notes"
     assert facts["nc_files_list_folder"].app is None
-    assert {name for name, fact in facts.items() if fact.always} == CONNECTION
+    assert {name for name, fact in facts.items() if fact.always and fact.listed} == CONNECTION
 
 
 def test_the_instructions_say_that_content_is_data() -> None:

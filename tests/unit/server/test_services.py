@@ -20,6 +20,7 @@ from nextcloud_mcp_server.server.services import (
     now,
     open_database,
     open_key_ring,
+    policy_of,
 )
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.storage.crypto import new_key
@@ -230,3 +231,14 @@ async def test_a_data_folder_that_cannot_be_made_is_refused_with_the_variables_n
     with pytest.raises(ConfigurationError, match="DATA_DIR"):
         async with open_database(config):
             raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("waits", "lifetime"), [(1, 600), (300, 600), (600, 600), (1800, 1800), (3600, 3600)]
+)
+async def test_a_consent_request_stays_open_as_long_as_a_client_may_wait_for_it(
+    stage: ProcessHost, waits: int, lifetime: int
+) -> None:
+    policy = policy_of(configured(stage, elicitation_timeout_seconds=waits), None)
+
+    assert policy.lifetime.total_seconds() == lifetime

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -474,6 +475,20 @@ async def test_a_declined_consent_request_makes_way_for_a_new_one(
     await process.decline(first.id)
 
     assert (await process.ask(stage.caller)).id != first.id
+
+
+async def test_a_consent_request_is_open_as_long_as_the_settings_say(stage: ProcessHost) -> None:
+    half_an_hour = timedelta(minutes=30)
+    process = await stage.process(lifetime=half_an_hour)
+    consent_request = await process.ask(stage.caller)
+    stage.clock.forward(half_an_hour.total_seconds() - 1)
+
+    shown = await process.view(consent_request.id)
+
+    assert shown is not None
+    assert (shown.state, shown.lifetime) == (ElicitationState.PENDING, half_an_hour)
+    stage.clock.forward(1)
+    assert await state(process, consent_request.id) is ElicitationState.EXPIRED
 
 
 async def test_a_consent_request_expires_and_says_so(stage: ProcessHost, process: Process) -> None:
