@@ -26,6 +26,14 @@ def broken_rules_of_compose(document: object) -> list[str]:
     return _errors(Draft202012Validator(_built_in("vendor.compose-spec")), document)
 
 
+def broken_rules_of_server_card(document: object) -> list[str]:
+    """Compare with the schema of the Server Card extension, which is kept beside the tests."""
+    schema = json.loads(
+        (Path(__file__).parent / "schemas" / "server-card.schema.json").read_text(encoding="utf-8")
+    )
+    return _errors(Draft202012Validator({**schema, "$ref": "#/$defs/ServerCard"}), document)
+
+
 def broken_rules_of_workflow(document: object) -> list[str]:
     """Compare with the schema of GitHub's workflows."""
     return _errors(Draft7Validator(_built_in("vendor.github-workflows")), document)

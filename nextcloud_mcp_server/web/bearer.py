@@ -29,6 +29,7 @@ from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS
 from nextcloud_mcp_server.web.json_bounds import JsonBounds
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
 from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, RequestLimiter
+from nextcloud_mcp_server.web.server_card import CARD_PATH
 from nextcloud_mcp_server.web.stream_expiry import OpenStreams, lasts, run_for
 
 logger = logging.getLogger(__name__)
@@ -102,8 +103,8 @@ class BearerLayer:
             await refused.response(scope, receive, send_with_cors)
 
     def _for_mcp(self, path: str) -> bool:
-        # The metadata that says where tokens come from needs no token.
-        if path.startswith(f"{self._mcp_path}/.well-known/"):
+        # The metadata that says where tokens come from needs no token, nor does what clients read before they connect.
+        if path.startswith(f"{self._mcp_path}/.well-known/") or path == f"{self._mcp_path}{CARD_PATH}":
             return False
         return path == self._mcp_path or path.startswith(f"{self._mcp_path}/")
 

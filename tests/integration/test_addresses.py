@@ -38,6 +38,7 @@ ENDPOINT = {
 #: Every address that is there in some mode, pages and documents for programs alike.
 ADDRESSES = (
     "/mcp",
+    "/mcp/server-card",
     "/account",
     "/authorize",
     "/healthz",
@@ -50,7 +51,9 @@ ADDRESSES = (
     "/revoke",
     "/static/style.css",
     "/token",
+    "/.well-known/ai-catalog.json",
     "/.well-known/jwks.json",
+    "/.well-known/mcp.json",
     "/.well-known/oauth-authorization-server",
     "/.well-known/oauth-authorization-server/mcp",
     "/.well-known/oauth-protected-resource",

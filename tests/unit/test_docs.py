@@ -12,9 +12,12 @@ from typer.main import get_command
 from nextcloud_mcp_server.auth.scopes import SCOPES, TOOLSET_SCOPES
 from nextcloud_mcp_server.bridge.configuration import PREFIX as CLIENT_PREFIX
 from nextcloud_mcp_server.cli import app
+from nextcloud_mcp_server.settings.earlier_names import EARLIER as EARLIER_VARIABLES
+from nextcloud_mcp_server.settings.earlier_names import EARLIER_MODE
 from nextcloud_mcp_server.settings.names import PREFIXES, known_variables
 from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.recognition import VERSION_TABLE
+from nextcloud_mcp_server.tools import earlier_names
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +170,7 @@ def test_every_tool_scope_and_target_that_a_document_names_is_one() -> None:
     def named(pattern: str) -> set[str]:
         return {found for text in texts for found in re.findall(pattern, text)}
 
-    assert named(r"\bnc_[a-z_]+[a-z]\b") - tools - EXAMPLES == set()
+    assert named(r"\bnc_[a-z_]+[a-z]\b") - tools - EXAMPLES - earlier_names.EARLIER.keys() == set()
     assert named(r"`([a-z_]+:(?:read|write))`") - {*SCOPES} - EXAMPLES == set()
     assert named(r"`make ([a-z-]+)") - {*re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE)} == set()
 
@@ -247,9 +250,20 @@ def test_every_variable_that_a_document_names_is_one(path: Path) -> None:
     named = set(re.findall(r"(?<![\w$])(?:" + "|".join(PREFIXES) + r")[A-Z_]*[A-Z]\b", text))
 
     others = {name for name in named if name.startswith("NEXTCLOUD_TEST_") or is_read_by_the_client(name)}
-    lost = named - OTHERS - others - {*known_variables()}
+    earlier = (
+        {*EARLIER_VARIABLES, EARLIER_MODE}
+        if path.name in {"migration.md", "0021-connection-tools.md"}
+        else set[str]()
+    )
+    lost = named - OTHERS - others - {*known_variables()} - earlier
 
     assert lost == set()
+
+
+def test_the_page_for_those_who_move_here_names_each_variable_of_an_earlier_server() -> None:
+    text = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+
+    assert [name for name in EARLIER_VARIABLES if f"`{name}" not in text] == []
 
 
 def is_read_by_the_client(name: str) -> bool:

@@ -43,6 +43,7 @@ from nextcloud_mcp_server.web.middleware import WebConfig
 from nextcloud_mcp_server.web.open_connections import OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import multi_user_routes
+from nextcloud_mcp_server.web.server_card import ServerCard, card_routes
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -174,16 +175,18 @@ class MultiUserMode(Mode[MultiUserAuthT]):
         async def consent_service() -> ConsentService:
             return (await services.auth()).consent_service
 
+        nextcloud_host = policy_of(self.settings, self.page_url).nextcloud_host
         pages = multi_user_routes(
             consent_service,
             keys=sub_keys(self.settings, "forms"),
-            nextcloud_host=policy_of(self.settings, self.page_url).nextcloud_host,
+            nextcloud_host=nextcloud_host,
             mcp_url=self.resource.url,
             clock=self.overrides.clock,
             on_person=self.limits.person,
             authorizations=self.authorizations(services),
         )
-        return [*metadata_routes(self.resource), *self.own_routes(services), *pages]
+        card = card_routes(ServerCard(self.resource.url, nextcloud_host), mcp_path=MCP_PATH)
+        return [*metadata_routes(self.resource), *card, *self.own_routes(services), *pages]
 
     def protect(self, app: "ASGIApp", services: LazyServices[MultiUserAuthT]) -> "ASGIApp":
         """Require an access token at the MCP endpoint, and limit how much an address can ask for."""
