@@ -383,3 +383,26 @@ async def test_grants_and_audit_are_printed_for_programs(
     assert "granted" in {each["result"] for each in listed}
     assert {each["person"] for each in exported} == {"alice", "bob"}
     assert listed == [each for each in exported[::-1] if each["person"] == "alice"]
+
+
+async def test_a_name_that_only_the_result_knew_is_kept_for_its_user_and_not_printed_for_the_operator(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
+    async with builtin_app.client(tokens["access_token"]) as client:
+        notes = (await client.call_tool("nc_notes_list_notes", {})).structured_content["notes"]
+        [shopping] = [note for note in notes if note["title"] == "Shopping list"]
+        await client.call_tool("nc_notes_get_note", {"note_id": shopping["id"]})
+    # What was read is written down a little later, at the end at the latest.
+    await builtin_app.stop()
+    settings = settings_of(builtin_app)
+    await run(audit.export_entries, settings, since=None, person=None)
+    exported = capsys.readouterr().out
+
+    async with open_database(settings) as database:
+        kept = await database.audit.recent(Principal(builtin_app.url, "alice"), 10)
+
+    assert [line.object_name for line in kept if line.action == "nc_notes_get_note"] == ["Shopping list"]
+    assert f"note_id={shopping['id']}" in exported
+    assert "Shopping list" not in exported

@@ -28,5 +28,6 @@ app = App(
         "nc_contacts_delete_contact": "Deleted a contact",
     },
     audit_fields=("title", "book", "contact_id"),
+    named_by=("name",),
     resources=("Contacts",),
 )

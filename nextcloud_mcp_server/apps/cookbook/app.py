@@ -27,4 +27,5 @@ app = App(
         "nc_cookbook_delete_recipe": "Deleted a recipe",
     },
     audit_fields=("recipe_id",),
+    named_by=("name",),
 )

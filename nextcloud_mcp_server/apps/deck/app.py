@@ -31,4 +31,5 @@ app = App(
         "nc_deck_delete_card": "Deleted a card",
     },
     audit_fields=("title", "board_id", "stack_id", "to_stack_id", "card_id"),
+    named_by=("title",),
 )

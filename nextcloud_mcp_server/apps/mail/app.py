@@ -22,4 +22,5 @@ app = App(
         "nc_mail_get_message": "Read an e-mail",
     },
     audit_fields=("message_id", "account_id", "mailbox_id"),
+    named_by=("subject",),
 )

@@ -27,4 +27,5 @@ app = App(
         "nc_news_mark_articles": "Marked articles",
     },
     audit_fields=("article_id", "article_ids", "feed_id", "folder_id"),
+    named_by=("title",),
 )

@@ -30,4 +30,5 @@ app = App(
         "nc_sharing_delete_share": "Ended what was shared",
     },
     audit_fields=("path", "share_id", "person", "group"),
+    named_by=("path",),
 )

@@ -28,4 +28,5 @@ app = App(
         "nc_tables_delete_row": "Deleted a row of a table",
     },
     audit_fields=("table_id", "row_id"),
+    named_by=("title",),
 )

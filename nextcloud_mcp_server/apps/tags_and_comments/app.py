@@ -14,4 +14,5 @@ app = App(
         "nc_files_add_comment": "Commented on a file",
     },
     audit_fields=("path",),
+    named_by=("path",),
 )

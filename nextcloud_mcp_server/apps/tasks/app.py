@@ -26,4 +26,5 @@ app = App(
         "nc_tasks_delete_task": "Deleted a task",
     },
     audit_fields=("title", "calendar", "task_id"),
+    named_by=("title",),
 )
