@@ -8,6 +8,7 @@ import typer
 
 from nextcloud_mcp_server.commands import bridge_command, client_commands, operator_commands
 from nextcloud_mcp_server.commands.client_config.chat_client import ChatClient
+from nextcloud_mcp_server.commands.command_group import CommandGroup
 from nextcloud_mcp_server.commands.options import (
     HostOption,
     NextcloudOption,
@@ -25,10 +26,11 @@ _INTERRUPTED = 130
 _READER_LEFT = 1
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many people.")
+setup = typer.Typer(no_args_is_help=True, help="Prepare a server for many users.")
 app.command("bridge")(bridge_command.bridge)
 app.add_typer(operator_commands.grants, name="grants")
 app.add_typer(operator_commands.audit, name="audit")
@@ -104,7 +106,7 @@ def demo(
     ] = "2026-07-28",
     mode: Annotated[
         Literal["personal", "oidc", "builtin"],
-        typer.Option(help="One person, or two who sign in at an identity provider or with Nextcloud."),
+        typer.Option(help="One user, or two who sign in at an identity provider or with Nextcloud."),
     ] = "personal",
     bridge: Annotated[
         bool, typer.Option("--bridge", help="Go through the bridge, with a client that knows no elicitation.")
@@ -125,11 +127,9 @@ def demo(
     from nextcloud_mcp_server.demo.multi_user import play_multi_user
 
     if manual and mode != "personal":
-        raise ConfigurationError(f"The two people of --mode {mode} act by themselves: leave out --manual.")
+        raise ConfigurationError(f"The two users of --mode {mode} act by themselves: leave out --manual.")
     if bridge and (manual or mode != "personal"):
-        raise ConfigurationError(
-            "The demo of the bridge acts by itself, for one person: give --bridge alone."
-        )
+        raise ConfigurationError("The demo of the bridge acts by itself, for one user: give --bridge alone.")
     # Windows would choose an encoding without the arrows and ticks when the output is piped.
     out = typer.get_text_stream("stdout", encoding="utf-8")
     if bridge:

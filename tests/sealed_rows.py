@@ -120,7 +120,9 @@ class Rows:
                 expires_at=given.expires_at,
             ),
             permission=Permission(self._principal, "claude", f"Claude {name}", READ, now),
-            audit=AuditEntry(now, self._principal, "claude", "grant", "ok", f"detail {name}"),
+            audit=AuditEntry(
+                now, self._principal, "claude", "grant", "ok", f"detail {name}", object_name=f"object {name}"
+            ),
         )
         assert await self._database.grants.keep_alternate(
             f"credential-{name}", tokens(f"late-{name}", self._now)

@@ -1,6 +1,5 @@
 """The account page: what a signed-in user sees and changes of their own connection."""
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -16,7 +15,6 @@ from nextcloud_mcp_server.auth.consent.views import (
     SignedInClient,
 )
 from nextcloud_mcp_server.auth.outbox import Outbox
-from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.storage.oauth_records import Holder
 from nextcloud_mcp_server.storage.records import (
@@ -38,13 +36,6 @@ REVOKE_SECONDS = 5.0
 _ENTRIES_READ = 300
 _ACTIONS_SHOWN = 10
 _ALERT_SHOWN = timedelta(days=30)
-
-#: Where the detail of an entry names an object: a title, or the last part of a path. Ids say nothing to a user.
-_TITLE, _PATHS = "title", ("path", "source")
-_FIELDS = "|".join(sorted({re.escape(name) for app in APPS for name in app.audit_fields}))
-_FIELD = re.compile(rf"(?:^| )({_FIELDS})=")
-#: A detail of this length was cut, and the value at its end with it.
-_CUT_AT = 500
 
 
 class ClientTokens(Protocol):
@@ -120,7 +111,7 @@ class AccountPage:
             last_used_at=permission.last_used_at,
             paused=permission.paused,
             recent=tuple(
-                RecentAction(entry.at, entry.action, entry.result, object_named_in(entry.detail))
+                RecentAction(entry.at, entry.action, entry.result, entry.object_name)
                 for entry in own[:_ACTIONS_SHOWN]
             ),
         )
@@ -202,18 +193,6 @@ class AccountPage:
             result=result,
             detail=detail,
         )
-
-
-def object_named_in(detail: str) -> str:
-    """Return the title or file name in the detail of an audit entry; empty where it has none, or was cut there."""
-    before, *parts = _FIELD.split(detail)
-    if before:
-        return ""
-    values = dict(zip(parts[::2], parts[1::2], strict=True))
-    if parts and len(detail) >= _CUT_AT:
-        values.pop(parts[-2])
-    paths = (values.get(name, "").rstrip("/").rpartition("/")[2] for name in _PATHS)
-    return values.get(_TITLE) or next(filter(None, paths), "")
 
 
 def _name_of(client_id: str, permissions: Sequence[Permission]) -> str:

@@ -46,7 +46,15 @@ class AuditLog:
         self._work = anyio.Event()
 
     async def record(
-        self, caller: Caller, *, action: str, result: str, detail: str, request_id: str, now: bool
+        self,
+        caller: Caller,
+        *,
+        action: str,
+        result: str,
+        detail: str,
+        request_id: str,
+        now: bool,
+        object_name: str = "",
     ) -> None:
         """Add one entry; with `now`, write it and all waiting entries at once."""
         principal = caller.principal
@@ -58,6 +66,7 @@ class AuditLog:
             result=result,
             detail=detail,
             request_id=request_id,
+            object_name=object_name,
         )
         self._entries.append(entry)
         self._callers[principal.issuer, principal.subject, caller.client_id] = caller

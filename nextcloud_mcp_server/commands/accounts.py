@@ -46,7 +46,7 @@ def release_account(settings: Settings, uid: str, *, issuer: str | None, yes: bo
         _confirm(settings, holding)
     anyio.run(_release, settings, holding)
     result(
-        f"{uid} is released: it is disconnected from {_text(holding.principal.subject)}, and the next person who signs "
+        f"{uid} is released: it is disconnected from {_text(holding.principal.subject)}, and the next user who signs "
         "in to it at Nextcloud can connect it. The server ends the access at Nextcloud within a minute, or when it "
         "runs again."
     )
@@ -113,14 +113,14 @@ def _confirm(settings: Settings, holding: Holding) -> None:
         )
     for line in table([_HEADER, _row(settings, holding)]):
         say(line)
-    if not typer.confirm("End this connection, and let another person connect the account?", err=True):
+    if not typer.confirm("End this connection, and let another user connect the account?", err=True):
         raise ConfigurationError("Nothing was released.")
 
 
 def _require(settings: Settings) -> None:
     if not settings.multi_user:
         raise ConfigurationError(
-            f"accounts is for servers of many people: with MODE={settings.mode} use 'grants list' and 'grants revoke'."
+            f"accounts is for servers of many users: with MODE={settings.mode} use 'grants list' and 'grants revoke'."
         )
 
 

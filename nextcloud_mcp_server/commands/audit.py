@@ -18,7 +18,7 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 
-_HEADER = ("TIME (UTC)", "PERSON", "CLIENT ID", "ACTION", "RESULT", "OBJECT", "REQUEST")
+_HEADER = ("TIME (UTC)", "USER", "CLIENT ID", "ACTION", "RESULT", "OBJECT", "REQUEST")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _AT_ONCE = 500
 

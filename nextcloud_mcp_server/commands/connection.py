@@ -36,8 +36,8 @@ def connect(settings: Settings, *, browser: bool) -> None:
     if settings.multi_user:
         # A login flow does not identify a user of this server, so its grant would belong to none.
         raise ConfigurationError(
-            f"connect is for one person: with MODE={settings.mode} people add {settings.resource_url} to their "
-            "assistant, and it asks them."
+            f"connect is for one user: with MODE={settings.mode} each user adds {settings.resource_url} to a chat "
+            "client, which then asks for access."
         )
     logs.set_up(settings.log_level, settings.log_format)
     anyio.run(_connect, settings, browser)

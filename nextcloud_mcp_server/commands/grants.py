@@ -23,13 +23,13 @@ from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import AuditEntry, Grant, Principal
 
-HEADER = ("PERSON", "NEXTCLOUD", "CLIENT", "CLIENT ID", "MAY", "LAST USED", "STATE")
+HEADER = ("USER", "NEXTCLOUD", "CLIENT", "CLIENT ID", "MAY", "LAST USED", "STATE")
 _BY_OPERATOR = "by the operator"
 _SOON = "The server ends it at Nextcloud within a minute, or when it runs again."
 
 
 def list_grants(settings: Settings, *, as_json: bool) -> None:
-    """Print what every person allowed each client, one grant per line."""
+    """Print what every user allowed each client, one grant per line."""
     logs.set_up(settings.log_level, settings.log_format)
     found = anyio.run(_all, settings)
     if as_json:
@@ -56,7 +56,7 @@ def revoke_grants(
         _require_choice(settings, chosen)
     elif person is not None or client is not None:
         raise ConfigurationError(
-            f"{' and '.join(chosen)}: this is for servers of many people; leave it out. Here all clients of this "
+            f"{' and '.join(chosen)}: this is for servers of many users; leave it out. Here all clients of this "
             "computer share one grant."
         )
     logs.set_up(settings.log_level, settings.log_format)
@@ -76,7 +76,7 @@ def _require_choice(settings: Settings, chosen: Sequence[str]) -> None:
     if not chosen:
         raise ConfigurationError(
             "grants revoke needs to know whose: --person and a Nextcloud user id, --client and a client id, as 'grants "
-            f"list' shows them, or --all. People end their own at {settings.server_url}/account."
+            f"list' shows them, or --all. Users end their own at {settings.server_url}/account."
         )
     if "--all" in chosen and len(chosen) > 1:
         raise ConfigurationError("--all ends every connection: leave out --person and --client, or --all.")
@@ -96,7 +96,10 @@ def _confirm(settings: Settings, grants: int) -> None:
 
 def _nothing(settings: Settings) -> str:
     if settings.multi_user:
-        return f"No user is connected yet. People add {settings.resource_url} to their assistant, and it asks them."
+        return (
+            f"No user is connected yet. Each user adds {settings.resource_url} to a chat client, which then asks for "
+            "access."
+        )
     if settings.sandbox:
         return "Nothing is connected. A server with --sandbox asks for it when a client calls a tool."
     url = settings.nextcloud_host or "https://cloud.example.org"

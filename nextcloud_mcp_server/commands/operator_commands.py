@@ -9,7 +9,9 @@ from nextcloud_mcp_server.commands.options import JsonOption, NextcloudOption, S
 grants = typer.Typer(no_args_is_help=True, help="List and end connections.")
 db = typer.Typer(no_args_is_help=True, help="Look after the database.")
 keys = typer.Typer(no_args_is_help=True, help="Make and replace the keys that seal what is stored.")
-accounts = typer.Typer(no_args_is_help=True, help="List who holds which Nextcloud account, and release one.")
+accounts = typer.Typer(
+    no_args_is_help=True, help="List which user holds which Nextcloud account, and release one."
+)
 clients = typer.Typer(no_args_is_help=True, help="List and end chat clients (MODE=builtin).")
 audit = typer.Typer(no_args_is_help=True, help="Read the log of what was done in whose name.")
 
@@ -17,7 +19,7 @@ SinceOption = Annotated[
     str | None, typer.Option(metavar="TIME", help="From then on: 30m, 12h, 7d, or 2026-01-31T09:15 (UTC).")
 ]
 PersonOption = Annotated[
-    str | None, typer.Option(metavar="UID", help="About one person: a Nextcloud user id, or a subject.")
+    str | None, typer.Option(metavar="UID", help="About one user: a Nextcloud user id, or a subject.")
 ]
 
 
@@ -25,7 +27,7 @@ PersonOption = Annotated[
 def list_grants(
     *, nextcloud: NextcloudOption = None, sandbox: SandboxOption = False, as_json: JsonOption = False
 ) -> None:
-    """List who may do what at which Nextcloud."""
+    """List what each user allowed which client."""
     from nextcloud_mcp_server.commands.grants import list_grants as run
     from nextcloud_mcp_server.settings.environment import load
 
@@ -38,11 +40,11 @@ def revoke_grants(
     nextcloud: NextcloudOption = None,
     sandbox: SandboxOption = False,
     person: Annotated[
-        str | None, typer.Option(metavar="UID", help="Whose connection, on a server of many people.")
+        str | None, typer.Option(metavar="UID", help="Whose connection, on a server of many users.")
     ] = None,
     client: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Only what this client may do, on a server of many people."),
+        typer.Option(metavar="ID", help="Only what this client may do, on a server of many users."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every connection.")] = False,
     yes: YesOption = False,
@@ -63,7 +65,7 @@ def list_audit(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the latest entries: who did what with which client, and how it ended."""
+    """Show the latest entries: what was done for which user through which client, and how it ended."""
     from nextcloud_mcp_server.commands.audit import list_entries as run
     from nextcloud_mcp_server.settings.environment import load
 
@@ -80,12 +82,12 @@ def export_audit(*, since: SinceOption = None, person: PersonOption = None) -> N
 
 
 @clients.command("list")
-def list_clients() -> None:
+def list_clients(*, as_json: JsonOption = False) -> None:
     """List the chat clients that users have added."""
     from nextcloud_mcp_server.commands.clients import list_clients as run
     from nextcloud_mcp_server.settings.environment import load
 
-    run(load())
+    run(load(), as_json=as_json)
 
 
 @clients.command("revoke")
@@ -117,7 +119,7 @@ def release_account(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """End the connection of who holds an account, so that its owner can connect it."""
+    """End the connection of the user who holds an account, so that its owner can connect it."""
     from nextcloud_mcp_server.commands.accounts import release_account as run
     from nextcloud_mcp_server.settings.environment import load
 

@@ -44,13 +44,13 @@ async def _restored(settings: Settings, allow_listed: bool, sleep: Sleep) -> Non
         forgotten = await database.restored.forget()
         grants = {grant.credential.id: grant for grant in await database.grants.all()}
     result(
-        f"Sign-ins that were ended: {forgotten.clients} of apps, {forgotten.browsers} of browsers. People sign in once "
+        f"Sign-ins that were ended: {forgotten.clients} of apps, {forgotten.browsers} of browsers. Users sign in once "
         "more, and what they allowed stays."
     )
     if not settings.multi_user:
         # Without MODE, as in a new terminal, the rest would silently be left out.
         say(
-            "MODE=personal has nothing to renew. For a server of many people, run this again with the environment that "
+            "MODE=personal has nothing to renew. For a server of many users, run this again with the environment that "
             "it has."
         )
     renewable = [one for one in grants.values() if _is_renewable(settings, one.credential)]
@@ -100,7 +100,7 @@ async def _renew(settings: Settings, grants: list[Grant], sleep: Sleep | None) -
 
 
 def _summary(kept: int, dead: int, *, left: int) -> str:
-    summary = f"Accesses that work and were kept: {kept} of {kept + dead + left}. People who are asked again: {dead}."
+    summary = f"Accesses that work and were kept: {kept} of {kept + dead + left}. Users who are asked again: {dead}."
     if not left:
         return summary
     return f"{summary} Looked at only when they are used, because that was not possible now: {left}."

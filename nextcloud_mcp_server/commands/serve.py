@@ -77,7 +77,7 @@ def greeting(settings: Settings, port: int) -> str:
     if settings.multi_user:
         if not settings.server_url.endswith(f":{port}"):
             lines.append(f"For the reverse proxy: {_url(settings.host, port)}")
-        lines.append(f"People sign in at {settings.oidc_issuer or settings.nextcloud_public_url or behind}.")
+        lines.append(f"Users sign in at {settings.oidc_issuer or settings.nextcloud_public_url or behind}.")
         lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
         return "\n".join(lines)
     if settings.no_local_auth:

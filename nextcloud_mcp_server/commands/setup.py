@@ -269,8 +269,8 @@ def about_address(page: SecurityPage, own: str | None, *, allowed: bool | None =
     `allowed` says whether it was added now; None where that was not tried.
     """
     why = (
-        "Nextcloud counts failed logins by address, and all users here share this server's: on the allow list, one "
-        "person's trouble cannot shut out the others."
+        "Nextcloud counts failed logins by address, and all users here share this server's: on the allow list, the "
+        "wrong password of one user cannot lock out the others."
     )
     if page.allow_listed:
         return f"Nextcloud sees this computer as {page.our_address}, which is on its allow list already."

@@ -7,6 +7,10 @@ of the pages (`web/catalogue`) have their translations.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+#: Fields with paths, of which people know the last part.
+PATHS: Final = frozenset({"path", "source"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class App:
     earlier_tools: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     #: The arguments that identify the object of a call; the audit log keeps their values.
     audit_fields: tuple[str, ...] = ()
+    #: The fields of arguments and results by which people know the object; of those with a value the first counts. The
+    #: account page shows it.
+    named_by: tuple[str, ...] = ()
     #: The classes in its module `resources`.
     resources: tuple[str, ...] = ()
     prompts: tuple[Prompt, ...] = ()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client
     from nextcloud_mcp_server.nextcloud.search import SearchClient
     from nextcloud_mcp_server.nextcloud.tags import TagsClient
+    from nextcloud_mcp_server.nextcloud.theming import Theming
 
 C = TypeVar("C", bound=AppClient)
 
@@ -196,6 +197,12 @@ class Nextcloud:
         from nextcloud_mcp_server.nextcloud.oauth2 import OAuth2Client  # noqa: PLC0415 - see above
 
         return OAuth2Client(self._anonymous, public_url=self._public_url or self._url)
+
+    async def theming(self) -> "Theming | None":
+        """Fetch the name, colour and logo that Nextcloud gives itself; None where it has none."""
+        from nextcloud_mcp_server.nextcloud import theming  # noqa: PLC0415 - see above
+
+        return await theming.read(self._anonymous)
 
     async def whoami(self, credential: NextcloudCredential) -> User:
         """Fetch the user to whom a credential belongs."""

@@ -28,6 +28,7 @@ from nextcloud_mcp_server.sandbox.reply import empty_html, page
 from nextcloud_mcp_server.sandbox.request_log import RequestLog
 from nextcloud_mcp_server.sandbox.seed import seed
 from nextcloud_mcp_server.sandbox.state import Clock, State, User, system_clock
+from nextcloud_mcp_server.sandbox.theming import theming_routes
 from nextcloud_mcp_server.sandbox.throttle import Throttle
 
 #: What Nextcloud itself brings; the apps of the catalogue join it.
@@ -133,6 +134,7 @@ class Sandbox:
             *AdminPage(self.context, self._gate, self.throttle).routes(),
             *dav_routes(self.context),
             *Previews(self._gate).routes(),
+            *theming_routes(self.context),
             Route(f"{CONTROL_PATH}faults", self._add_fault, methods=["POST"]),
             Route(f"{CONTROL_PATH}faults", self._clear_faults, methods=["DELETE"]),
             Route(f"{CONTROL_PATH}requests", self._list_requests, methods=["GET"]),

@@ -6,8 +6,7 @@ from nextcloud_mcp_server.sandbox.catalogue import APPS
 from nextcloud_mcp_server.sandbox.context import Context
 from nextcloud_mcp_server.sandbox.identity import address_of
 from nextcloud_mcp_server.sandbox.state import User
-
-PRODUCT = "Nextcloud"
+from nextcloud_mcp_server.sandbox.theming import PRODUCT, theming_capability
 
 
 def status_document(context: Context) -> dict[str, object]:
@@ -32,13 +31,16 @@ def capabilities_document(
     base = f"{context.origin(request)}{context.base_path}"
     throttling = {"delay": delay_ms, "allow-listed": address_of(request) in context.state.allow_listed}
     if user is None:
-        capabilities: dict[str, object] = {"bruteforce": throttling, "theming": _theming(base)}
+        capabilities: dict[str, object] = {
+            "bruteforce": throttling,
+            "theming": theming_capability(context, base),
+        }
     else:
         capabilities = {
             "core": _core(context, user),
             "bruteforce": throttling,
             **_of_apps(context, user),
-            "theming": _theming(base),
+            "theming": theming_capability(context, base),
         }
     version = {
         "major": major,
@@ -92,25 +94,3 @@ def _of_apps(context: Context, user: User) -> dict[str, object]:
         if app.capability is not None:
             described[app.name] = app.capability(context, user)
     return {app: described[app] for app in described if app in context.apps - user.denied_apps}
-
-
-def _theming(base: str) -> dict[str, object]:
-    logo = f"{base}/core/img/logo/logo.svg?v=0"
-    return {
-        "name": PRODUCT,
-        "productName": PRODUCT,
-        "url": "https://nextcloud.com",
-        "slogan": "a safe home for all your data",
-        "color": "#00679e",
-        "color-text": "#ffffff",
-        "color-element": "#00679e",
-        "color-element-bright": "#00679e",
-        "color-element-dark": "#00679e",
-        "logo": logo,
-        "background": f"{base}/apps/theming/img/background/jo-myoung-hee-fluid.webp",
-        "background-text": "#ffffff",
-        "background-plain": False,
-        "background-default": True,
-        "logoheader": logo,
-        "favicon": logo,
-    }

@@ -183,12 +183,23 @@ class Session:
     oauth_state_token: str | None = None
 
 
+#: Three rings, white: Nextcloud shows its logo before a colour.
+_LOGO = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="113" height="60" viewBox="0 0 113 60" fill="none" stroke="#fff" '
+    b'stroke-width="8"><circle cx="56.5" cy="30" r="25"/><circle cx="17" cy="30" r="12"/>'
+    b'<circle cx="96" cy="30" r="12"/></svg>'
+)
+
+
 @dataclass(slots=True)
 class State:
     """The whole state; tests may read and change it."""
 
     clock: Clock = system_clock
     one_second_etags: bool = True
+    # What the administrator chose in the settings of the app `theming`; the logo with its media type.
+    name: str = "Nextcloud"
+    logo: tuple[str, bytes] = ("image/svg+xml", _LOGO)
     users: dict[str, User] = field(default_factory=dict[str, User])
     app_passwords: dict[str, AppPassword] = field(default_factory=dict[str, AppPassword])
     login_flows: list[LoginFlow] = field(default_factory=list[LoginFlow])

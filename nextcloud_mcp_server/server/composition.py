@@ -98,6 +98,7 @@ class ServerParts(Generic[AuthT]):
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
+            group.start_soon(self.network.theming.run)
             if pages is not None:
                 group.start_soon(self._run_pages, pages)
             try:
@@ -110,7 +111,8 @@ class ServerParts(Generic[AuthT]):
             return await (await self.services.get()).finished(elicitation_ids)
 
         consent_service = cast("Callable[[], Awaitable[ConsentService]]", self.services.auth)
-        await pages.run(consent_service, keys=sub_keys(self.mode.settings, "forms"), finished=finished)
+        keys, around = sub_keys(self.mode.settings, "forms"), self.network.shows_cloud
+        await pages.run(consent_service, keys=keys, finished=finished, around=around)
 
 
 def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:

@@ -31,7 +31,7 @@ def build_http_app(
     parts = build_server(mode)
     app = _mcp_app(parts, mode.routes(parts.services))
     guarded = guard(mode.protect(app, parts.services), mode.web_config(public_urls))
-    return HttpLog(guarded, mcp_path=MCP_PATH), parts
+    return HttpLog(parts.network.shows_cloud(guarded), mcp_path=MCP_PATH), parts
 
 
 def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -> Mode[Any]:

@@ -19,6 +19,8 @@ import anyio
 from nextcloud_mcp_server.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from nextcloud_mcp_server.auth.consent.service import ConsentService
 
 logger = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ LINGER_SECONDS = 60.0
 
 #: Returns those of some consent requests that have ended.
 Finished = Callable[[Sequence[str]], Awaitable[list[str]]]
+#: Wraps the application with the pages.
+Around = Callable[["ASGIApp"], "ASGIApp"]
 
 
 @dataclass
@@ -94,14 +98,17 @@ class LoopbackPages:
         *,
         keys: Callable[[], Sequence[bytes]],
         finished: Finished,
+        around: Around = lambda app: app,
     ) -> None:
-        """Serve whenever a link was made, for as long as the server runs."""
+        """Serve whenever a link was made, for as long as the server runs; `around` wraps the pages."""
         try:
             while True:
                 await self._wanted.wait()
                 self._wanted = anyio.Event()
                 if self._port is not None:
-                    await self._serve(self._port, consent_service, keys=keys, finished=finished)
+                    await self._serve(
+                        self._port, consent_service, keys=keys, finished=finished, around=around
+                    )
         finally:
             self.close()
 
@@ -118,6 +125,7 @@ class LoopbackPages:
         *,
         keys: Callable[[], Sequence[bytes]],
         finished: Finished,
+        around: Around,
     ) -> None:
         import uvicorn  # noqa: PLC0415 - loaded with the first link
 
@@ -131,7 +139,7 @@ class LoopbackPages:
                 yield
 
         app = loopback_app(consent_service, keys=keys, host=port.host, root_path=port.root_path)
-        server = Server(server_config(app, ConnectionLimits(), lifespan="off"))
+        server = Server(server_config(around(app), ConnectionLimits(), lifespan="off"))
 
         async def serve() -> None:
             # Shielded: cancelled, it would leave its socket behind in the event loop.

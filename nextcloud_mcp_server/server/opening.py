@@ -111,7 +111,9 @@ async def running_services(
         group.start_soon(pending.run)
         if pages is not None:
             keys = sub_keys(mode.settings, "forms")
-            group.start_soon(partial(pages.run, consent_service, keys=keys, finished=finished))
+            run = partial(pages.run, keys=keys, finished=finished, around=network.shows_cloud)
+            group.start_soon(run, consent_service)
+            group.start_soon(network.theming.run)
         try:
             yield services, pending
         finally:

@@ -23,12 +23,15 @@ from nextcloud_mcp_server.errors import NextcloudMcpError, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.program import user_agent
+from nextcloud_mcp_server.nextcloud.theming import KnownTheming, Theming
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.server.database_file import refuse_unusable_file
 from nextcloud_mcp_server.settings.environment import Settings
 
 if TYPE_CHECKING:
     # The types only: what they import is left to the first call that needs it.
+    from starlette.types import ASGIApp
+
     from nextcloud_mcp_server.auth.audit import AuditLog
     from nextcloud_mcp_server.auth.broker import Broker
     from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
@@ -203,6 +206,22 @@ class Network:
         logger.warning("acting as %s with the app password from the settings, for every client", login_name)
         bound = self._settings.offered_scopes
         return OperatorAccounts(self.nextcloud, login_name=login_name, secret=secret, bound=bound)
+
+    @cached_property
+    def theming(self) -> KnownTheming:
+        """What Nextcloud calls itself, for the pages."""
+
+        async def fetch() -> Theming | None:
+            return await self.nextcloud.theming()
+
+        return KnownTheming(fetch)
+
+    def shows_cloud(self, app: "ASGIApp") -> "ASGIApp":
+        """Wrap an application with pages, so that they show this Nextcloud."""
+        from nextcloud_mcp_server.web.cloud import ShowsCloud  # noqa: PLC0415 - where there are pages
+
+        host = _host(public_url_of(self._settings) or nextcloud_url_of(self._settings))
+        return ShowsCloud(app, self.theming, host=host)
 
     async def aclose(self) -> None:
         """Close the connections."""

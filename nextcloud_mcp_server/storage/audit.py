@@ -53,8 +53,8 @@ class AuditRepository:
     async def recent(self, principal: Principal, limit: int) -> list[AuditEntry]:
         """Return a user's latest entries, the newest first.
 
-        The detail of an entry that cannot be decrypted is replaced by a note: the entry itself must not be lost
-        with a key.
+        The detail of an entry that cannot be decrypted is replaced by a note, and its object's name left out: the entry
+        itself must not be lost with a key.
         """
         query = select(audit).where(owned_by(audit.c, principal)).order_by(audit.c.number.desc()).limit(limit)
         async with self._transactions.reading() as connection:
@@ -127,6 +127,7 @@ async def insert_entries(connection: AsyncConnection, keys: KeyRing, entries: Se
 
 def _values(keys: KeyRing, entry: AuditEntry) -> dict[str, object]:
     row_id = uuid.uuid4().hex
+    seal = keys.at("audit", entry.principal, row_id)
     return {
         "id": row_id,
         "issuer": entry.principal.issuer,
@@ -135,21 +136,24 @@ def _values(keys: KeyRing, entry: AuditEntry) -> dict[str, object]:
         "client_id": entry.client_id,
         "action": entry.action,
         "result": entry.result,
-        "detail": keys.at("audit", entry.principal, row_id).seal("detail", entry.detail),
+        "detail": seal.seal("detail", entry.detail),
         "request_id": entry.request_id,
+        "object_name": seal.seal("object_name", entry.object_name) if entry.object_name else None,
     }
 
 
 def _entry(keys: KeyRing, row: Row[Any]) -> AuditEntry:
     principal = Principal(row.issuer, row.subject)
+    seal = keys.at("audit", principal, row.id)
     return AuditEntry(
         at=row.at,
         principal=principal,
         client_id=row.client_id,
         action=row.action,
         result=row.result,
-        detail=_detail(keys.at("audit", principal, row.id), row.detail),
+        detail=_detail(seal, row.detail),
         request_id=row.request_id,
+        object_name=_object_name(seal, row.object_name),
     )
 
 
@@ -158,3 +162,10 @@ def _detail(seal: Seal, sealed: Sealed) -> str:
         return seal.open("detail", sealed)
     except Unsealable:
         return UNREADABLE
+
+
+def _object_name(seal: Seal, sealed: Sealed | None) -> str:
+    try:
+        return "" if sealed is None else seal.open("object_name", sealed)
+    except Unsealable:
+        return ""

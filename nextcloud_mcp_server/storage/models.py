@@ -150,6 +150,7 @@ class AuditColumns(PersonColumns):
     result: Named[str]
     detail: Named[Sealed] = Column(SealedValue)
     request_id: Named[str]
+    object_name: Named[Sealed | None] = Column(SealedValue)
 
 
 class OutboxColumns(LeasedColumns):

@@ -204,7 +204,11 @@ MADE_ANEW: Final = "ended: made anew at Nextcloud"
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One entry of the append-only audit log. `detail` is sealed; it may name files, never contents."""
+    """One entry of the append-only audit log.
+
+    `detail` and `object_name` are sealed; they may name files, never contents. `object_name` is what the user calls the
+    object, perhaps known from the result alone; only that user sees it.
+    """
 
     at: datetime
     principal: Principal
@@ -213,6 +217,7 @@ class AuditEntry:
     result: str
     detail: str = ""
     request_id: str = ""
+    object_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ from nextcloud_mcp_server.tools import answer, output_schema
 from nextcloud_mcp_server.tools.access import LEAST_SECONDS, Access
 from nextcloud_mcp_server.tools.arguments import PROGRESS
 from nextcloud_mcp_server.tools.guard import Asked, Call, Guard, Job
+from nextcloud_mcp_server.tools.object_name import object_name
+from nextcloud_mcp_server.tools.registry import TOOLSETS
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
 
@@ -122,6 +124,7 @@ class GuardedTool(Tool):
             app=self._state.availability.app_of(self.name),
             read_only=spec.read_only,
             detail=_object(arguments),
+            object_name=partial(object_name, TOOLSETS[spec.toolset].named_by, arguments),
             body=lambda account: spec.guarded.body(account, **arguments, **ours),
         )
         with remarks.collected() as said:

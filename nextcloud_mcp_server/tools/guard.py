@@ -86,9 +86,16 @@ class Call:
         return json.dumps([*parts, self.form.value])
 
 
+def _nameless(_: object) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
-    """The work at Nextcloud: `name` and `detail` are for the audit, `app` must be installed."""
+    """The work at Nextcloud: `name` and `detail` are for the audit, `app` must be installed.
+
+    `object_name` names the object of the work, with its value, or None after a failure; it is for the audit, too.
+    """
 
     name: str
     scopes: frozenset[str]
@@ -96,6 +103,7 @@ class Job(Generic[T]):
     read_only: bool
     detail: str
     body: Callable[[Account], Awaitable[T]]
+    object_name: Callable[[T | None], str] = _nameless
 
 
 class Guard:
@@ -203,8 +211,9 @@ class Guard:
 
     async def _body(self, call: Call, opened: Opened, job: Job[T]) -> T:
         result, began = "failed", anyio.current_time()
+        found: T | None = None
         try:
-            value = await job.body(opened.account)
+            value = found = await job.body(opened.account)
             result = "ok"
         except NextcloudMcpError as error:
             result = type(error).__name__
@@ -216,6 +225,7 @@ class Guard:
                 result=result,
                 detail=job.detail,
                 request_id=call.request_id,
+                object_name=job.object_name(found),
                 # A response for another user must be recorded even if the server is killed next.
                 now=not job.read_only or result == WrongAccount.__name__,
             )

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.nextcloud.program import PROGRAM
 from nextcloud_mcp_server.nextcloud.sanitize import without_hidden
+from nextcloud_mcp_server.web.cloud import shown_cloud
 from nextcloud_mcp_server.web.messages import catalogue, english, language_of
 from nextcloud_mcp_server.web.root_path import rooted
 
@@ -91,6 +92,24 @@ def _shows(char: str) -> bool:
     return unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
 
 
+@dataclass(frozen=True, slots=True)
+class CloudLine:
+    """The line that says at which Nextcloud the user is: what it calls itself, its logo, and the host as the proof."""
+
+    name: Name
+    host: Name
+    color: str
+    logo: str
+
+
+def _cloud() -> CloudLine | None:
+    cloud = shown_cloud()
+    if cloud is None:
+        return None
+    name = Name.of(cloud.name) or Name("Nextcloud")
+    return CloudLine(name, Name.of_host(cloud.host), cloud.color, cloud.path and rooted(cloud.path))
+
+
 def page(
     request_headers: Headers,
     template: str,
@@ -107,6 +126,7 @@ def page(
         "rooted": rooted,
         "program": PROGRAM,
         "stylesheet": rooted(f"/static/{stylesheet()[0]}"),
+        "cloud": _cloud(),
     }
     body = _environment().get_template(template).render(frame, **values)
     return HTMLResponse(body, status, {**(headers or {}), "Content-Language": language})

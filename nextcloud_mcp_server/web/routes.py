@@ -14,6 +14,7 @@ from nextcloud_mcp_server.auth.consent.service import ConsentService
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.account import AccountPages
 from nextcloud_mcp_server.web.callback_result import RESULT, CallbackResults, result_page
+from nextcloud_mcp_server.web.cloud import logo_at
 from nextcloud_mcp_server.web.consent import MULTI_USER, SINGLE_USER, ConsentPages
 from nextcloud_mcp_server.web.health import healthz
 from nextcloud_mcp_server.web.middleware import UNAUTHORIZED_MESSAGE, KeepsOpener, PageErrors
@@ -300,7 +301,7 @@ def _multi_user_home(mcp_url: str, *, signs_in_here: bool) -> Endpoint:
 async def _static(request: Request) -> Response:
     name, content = stylesheet()
     if request.path_params["name"] != name:
-        return _not_found(request, Problem("not_found", 404))
+        return logo_at(request.url.path) or _not_found(request, Problem("not_found", 404))
     return Response(content, media_type="text/css", headers={"Cache-Control": _A_YEAR})
 
 

@@ -1,6 +1,7 @@
 """Every page of a multi-user server, and how a browser reaches it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from playwright.sync_api import Page
@@ -110,7 +111,9 @@ def _other_nextcloud(stage: MultiUserServers, page: Page) -> None:
 def _account(stage: MultiUserServers, page: Page) -> None:
     now, did = stage.consent_service.clock(), stage.consent_service.did
     actions = ("nc_notes_get_note", "nc_notes_search_notes", "nc_notes_update_note", "nc_files_list_folder")
-    stage.consent_service.client(recent=(*did("nc_files_read_file", result="NotFound"), *did(*actions)))
+    objects = ("Budget 2026", "", "Shopping list", "Photos")
+    done = [replace(one, object_name=name) for one, name in zip(did(*actions), objects, strict=True)]
+    stage.consent_service.client(recent=(*did("nc_files_read_file", result="NotFound"), *done))
     stage.consent_service.client(
         client_id="code",
         name="VS Code",

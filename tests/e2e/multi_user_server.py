@@ -16,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from nextcloud_mcp_server.web.cloud import ShowsCloud
 from tests.auth_fixtures import make_template
 from tests.authorization_pages import AuthorizationPages, open_authorization_pages
+from tests.cloud_fixtures import family_cloud
 from tests.e2e.served import Blocking, in_a_loop_of_its_own, listener, port_of, serving
 from tests.issuer_fake import ISSUER, Params
-from tests.multi_user_pages import MultiUserPages, config, url
+from tests.multi_user_pages import NEXTCLOUD_HOST, MultiUserPages, config, url
 
 PEOPLE = ("alice", "bob")
 
@@ -79,7 +81,8 @@ async def _served(
             ]
         )
         served = clients.application(settings) if lets_clients_in else pages.application(settings)
-        async with serving([(served, ours), (fakes, others)]):
+        shown = ShowsCloud(served, family_cloud(), host=NEXTCLOUD_HOST)
+        async with serving([(shown, ours), (fakes, others)]):
             yield pages, clients
 
 

@@ -17,9 +17,17 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from nextcloud_mcp_server.storage.records import ElicitationState
+from nextcloud_mcp_server.web.cloud import ShowsCloud
 from tests.auth_fixtures import make_template
+from tests.cloud_fixtures import family_cloud
 from tests.e2e.served import Blocking, in_a_loop_of_its_own, listener, port_of, serving
-from tests.single_user_pages import SingleUserPages, application, config, open_single_user_pages
+from tests.single_user_pages import (
+    NEXTCLOUD_HOST,
+    SingleUserPages,
+    application,
+    config,
+    open_single_user_pages,
+)
 
 # The default is five seconds, which may be too short on a busy computer. Here, because tests of other folders that
 # open a browser import this module too.
@@ -66,7 +74,8 @@ async def _served(folder: Path, ours: socket, others: socket) -> AsyncGenerator[
     template = await make_template(folder)
     async with open_single_user_pages(folder, template, url=nextcloud) as pages:
         confirming = Starlette(routes=[Route("/{rest:path}", _confirms(pages))])
-        async with serving([(application(pages, settings), ours), (confirming, others)]):
+        shown = ShowsCloud(application(pages, settings), family_cloud(), host=NEXTCLOUD_HOST)
+        async with serving([(shown, ours), (confirming, others)]):
             yield pages
 
 

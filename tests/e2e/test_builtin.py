@@ -8,14 +8,10 @@ import pytest
 from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
 from tests.e2e.accessibility import AccessibilityCheck
-from tests.e2e.single_user_server import DESKTOP, PHONE, WindowOptions, chromium_options, window_options
+from tests.e2e.single_user_server import LOOKS, WindowOptions, chromium_options, window_options
 from tests.e2e.test_two_people import grant, heading
 from tests.integration.builtin_app import CALLBACK, BuiltinApp, code_in, open_builtin_app, query_of
 
-LOOKS = [
-    pytest.param(window_options(size=PHONE, scheme="light", language="de"), id="phone-light-de"),
-    pytest.param(window_options(size=DESKTOP, scheme="dark", language="en"), id="desktop-dark-en"),
-]
 _APP = "<!doctype html><html lang='en'><title>The app</title><h1>The app</h1>"
 HOSTED = "https://claude.ai/api/mcp/auth_callback"
 
@@ -59,7 +55,7 @@ async def opened(browser: Browser, look: WindowOptions | None = None) -> tuple[P
     return page, completed
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 async def test_a_person_connects_a_chat_client_and_ends_up_there(
     builtin_app: BuiltinApp,
     browser: Browser,
@@ -145,7 +141,7 @@ async def test_not_me_says_how_to_be_another_user_and_tries_again(
     assert completed == []
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 async def test_the_pages_that_explain_what_went_wrong_are_accessible(
     builtin_app: BuiltinApp,
     browser: Browser,
@@ -168,7 +164,7 @@ async def test_the_pages_that_explain_what_went_wrong_are_accessible(
         await accessibility.on(page)
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 async def test_the_account_page_shows_who_is_signed_in_and_signs_them_out(
     builtin_app: BuiltinApp,
     browser: Browser,

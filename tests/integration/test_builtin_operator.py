@@ -85,17 +85,30 @@ async def test_clients_are_listed_with_where_they_come_from_and_whom_they_serve(
 
     await run(clients.list_clients, settings_of(builtin_app))
 
-    listed = capsys.readouterr().out.splitlines()
-    assert f"People add {builtin_app.url}/mcp to their client." in nobody.err
+    header, *listed = capsys.readouterr().out.splitlines()
+    await run(clients.list_clients, settings_of(builtin_app), as_json=True)
+    as_json = json.loads(capsys.readouterr().out)
+    assert f"Each user adds {builtin_app.url}/mcp to a chat client." in nobody.err
+    assert re.split(" {2,}", header) == [
+        *("CLIENT ID", "CLIENT", "KNOWN BY", "RETURNS TO", "LAST USED", "USERS SIGNED IN")
+    ]
     assert len(listed) == 3
     for tokens in (hers, his):
         (line,) = [one for one in listed if one.startswith(tokens["client_id"])]
-        assert " · Claude · registered itself · to 127.0.0.1 · last used 2" in line
-        assert line.endswith("· 1 signed in")
-    assert listed[-1] == (
-        f"{DOCUMENT} · (no name) · described by app.example.org · to 127.0.0.1, cursor: · last used never · "
-        "no person is signed in"
-    )
+        assert re.search(r" Claude +registered itself +127\.0\.0\.1 +\d{4}-\d\d-\d\d  1$", line)
+    assert re.split(" {2,}", listed[-1]) == [
+        *(DOCUMENT, "(no name)", "described by app.example.org", "127.0.0.1, cursor:", "not yet", "0")
+    ]
+    assert {line.index("registered") for line in listed[:2]} == {listed[-1].index("described")}
+    assert as_json[-1] == {
+        "id": DOCUMENT,
+        "name": "",
+        "described_by": "app.example.org",
+        "leads_to": ["127.0.0.1", "cursor:"],
+        "created_at": as_json[-1]["created_at"],
+        "last_used_at": None,
+        "users": 0,
+    }
 
 
 async def test_a_client_is_ended_for_all_users_and_asks_for_consent_again(
@@ -106,7 +119,7 @@ async def test_a_client_is_ended_for_all_users_and_asks_for_consent_again(
 
         await run(clients.revoke_client, settings_of(builtin_app), tokens["client_id"])
 
-        assert "signed out for all people" in capsys.readouterr().out
+        assert "signed out for all users" in capsys.readouterr().out
         assert not await works(builtin_app, http, tokens)
         assert builtin_app.connected() == ["alice"]
         again = await builtin_app.sign_in(alice, http, only=("files:read",))
@@ -184,7 +197,7 @@ async def test_after_a_backup_all_users_sign_in_again_and_working_grants_are_kep
 
     told = capsys.readouterr()
     assert "Sign-ins that were ended: 2 of apps, 1 of browsers." in told.out
-    assert "Accesses that work and were kept: 1 of 2. People who are asked again: 1.\n" in told.out
+    assert "Accesses that work and were kept: 1 of 2. Users who are asked again: 1.\n" in told.out
     assert not await works(builtin_app, http, hers)
     assert not await works(builtin_app, http, his)
     assert "notes:read" in [choice.name for choice in page.choices if choice.ticked]
@@ -204,7 +217,7 @@ async def test_dead_accesses_are_looked_at_so_slowly_that_nextcloud_goes_on_answ
 
     await run(post_restore.restored, settings_of(builtin_app), allow_listed=False, sleep=sleep)
 
-    assert "People who are asked again: 6." in capsys.readouterr().out
+    assert "Users who are asked again: 6." in capsys.readouterr().out
     assert paused == [1_800]
 
 
@@ -219,7 +232,7 @@ async def test_a_nextcloud_that_is_down_ends_nothing(
     await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
 
     told = capsys.readouterr()
-    assert "kept: 0 of 1. People who are asked again: 0. Looked at only when they are used" in told.out
+    assert "kept: 0 of 1. Users who are asked again: 0. Looked at only when they are used" in told.out
     assert "alice: " in told.err
     assert [grant.credential.needs_reauth for grant in await grants_of(builtin_app)] == [False]
 
@@ -250,7 +263,7 @@ async def test_an_access_that_was_refused_before_is_not_sent_again(
 
     await run(post_restore.restored, settings_of(builtin_app), allow_listed=True)
 
-    assert capsys.readouterr().out.count("People who are asked again") == 1
+    assert capsys.readouterr().out.count("Users who are asked again") == 1
     assert builtin_app.sandbox.token_throttle.delay_ms("127.0.0.1") == failures > 0
 
 
@@ -383,3 +396,26 @@ async def test_grants_and_audit_are_printed_for_programs(
     assert "granted" in {each["result"] for each in listed}
     assert {each["person"] for each in exported} == {"alice", "bob"}
     assert listed == [each for each in exported[::-1] if each["person"] == "alice"]
+
+
+async def test_a_name_that_only_the_result_knew_is_kept_for_its_user_and_not_printed_for_the_operator(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, capsys: Capture
+) -> None:
+    async with builtin_app.person("alice") as alice:
+        tokens = await builtin_app.sign_in(alice, http)
+    async with builtin_app.client(tokens["access_token"]) as client:
+        notes = (await client.call_tool("nc_notes_list_notes", {})).structured_content["notes"]
+        [shopping] = [note for note in notes if note["title"] == "Shopping list"]
+        await client.call_tool("nc_notes_get_note", {"note_id": shopping["id"]})
+    # What was read is written down a little later, at the end at the latest.
+    await builtin_app.stop()
+    settings = settings_of(builtin_app)
+    await run(audit.export_entries, settings, since=None, person=None)
+    exported = capsys.readouterr().out
+
+    async with open_database(settings) as database:
+        kept = await database.audit.recent(Principal(builtin_app.url, "alice"), 10)
+
+    assert [line.object_name for line in kept if line.action == "nc_notes_get_note"] == ["Shopping list"]
+    assert f"note_id={shopping['id']}" in exported
+    assert "Shopping list" not in exported

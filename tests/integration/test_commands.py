@@ -96,8 +96,8 @@ def test_a_person_connects_looks_and_disconnects_from_the_terminal(
     assert connected.out.startswith("Connected as ")
     assert "/login/v2/flow/" in connected.err
     header, row = listed.out.splitlines()
-    assert header.split()[:2] == ["PERSON", "NEXTCLOUD"]
-    assert row.startswith("alice   http://127.0.0.1:")
+    assert header.split()[:2] == ["USER", "NEXTCLOUD"]
+    assert row.startswith("alice  http://127.0.0.1:")
     assert "files:read files:write notes:read notes:write" in row
     assert "Nextcloud has deleted the app password" in revoked.out
     assert again.err.endswith("Nothing is connected.\n")

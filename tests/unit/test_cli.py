@@ -284,7 +284,7 @@ def test_the_greeting_for_many_people_names_the_public_address_and_who_signs_the
     text = greeting(load(), 8765)
 
     assert "https://mcp.example.org/mcp" in text
-    assert "People sign in at https://id.example.org." in text
+    assert "Users sign in at https://id.example.org." in text
     assert "For the reverse proxy: http://127.0.0.1:8765\n" in text
     assert "secret" not in text
 
@@ -296,8 +296,8 @@ def test_where_nextcloud_signs_people_in_the_greeting_names_its_public_address(m
         monkeypatch.delenv(name)
     inside = {"nextcloud_host": "http://nextcloud", "nextcloud_public_url": CLOUD}
 
-    assert f"People sign in at {CLOUD}." in greeting(load(**inside), 8765)
-    assert f"People sign in at {CLOUD}." in greeting(load(), 8765)
+    assert f"Users sign in at {CLOUD}." in greeting(load(**inside), 8765)
+    assert f"Users sign in at {CLOUD}." in greeting(load(), 8765)
 
 
 @pytest.mark.usefixtures("multi_user")
@@ -309,8 +309,8 @@ def test_the_greeting_names_no_second_address_where_there_is_no_proxy() -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("connect --no-browser", "people add https://mcp.example.org/mcp to their assistant"),
-        ("grants revoke", "People end their own at https://mcp.example.org/account."),
+        ("connect --no-browser", "each user adds https://mcp.example.org/mcp to a chat client"),
+        ("grants revoke", "Users end their own at https://mcp.example.org/account."),
     ],
 )
 def test_what_acts_for_one_person_is_refused_for_many_with_the_way_there(
@@ -341,7 +341,7 @@ def test_an_empty_list_of_a_multi_user_server_says_how_users_begin(
     code, out, err = run(["grants", "list"], monkeypatch, capsys)
 
     assert (code, out) == (0, "")
-    assert "No user is connected yet. People add https://mcp.example.org/mcp to their assistant" in err
+    assert "No user is connected yet. Each user adds https://mcp.example.org/mcp to a chat client" in err
 
 
 @pytest.mark.usefixtures("multi_user")
@@ -492,6 +492,24 @@ def test_the_version_is_printed(monkeypatch: Patch, capsys: Capture) -> None:
     code, out, _ = run(["--version"], monkeypatch, capsys)
 
     assert (code, out) == (0, f"nextcloud-mcp-server {version('nextcloud-mcp-server')}\n")
+
+
+def test_the_help_lists_every_command_in_the_order_in_which_users_meet_them() -> None:
+    help_text = CliRunner().invoke(cli.app, ["--help"], env={"COLUMNS": "200"}).output
+
+    listed = re.findall(r"^│ ([a-z]+) {2,}", help_text.partition("Commands")[2], flags=re.MULTILINE)
+    assert listed[:5] == ["demo", "connect", "config", "serve", "doctor"]
+    assert listed[-2:] == ["client", "bridge"]
+    assert len(listed) == len(cli.app.registered_commands) + len(cli.app.registered_groups)
+
+
+@pytest.mark.parametrize("command", [["demo", "--mode", "x"], ["serve", "--transport", "x"]])
+def test_a_wrong_choice_is_told_without_the_words_of_a_library(command: list[str]) -> None:
+    outcome = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
+
+    assert outcome.exit_code == 2
+    assert "'x' is not one of" in outcome.output
+    assert "Value error" not in outcome.output
 
 
 def test_the_help_names_the_variable_of_an_option(monkeypatch: Patch, capsys: Capture) -> None:

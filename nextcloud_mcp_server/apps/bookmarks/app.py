@@ -26,4 +26,5 @@ app = App(
         "nc_bookmarks_delete_bookmark": "Deleted a bookmark",
     },
     audit_fields=("bookmark_id",),
+    named_by=("title",),
 )

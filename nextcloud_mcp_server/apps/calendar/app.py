@@ -30,6 +30,7 @@ app = App(
         "nc_calendar_find_free_time": "Looked for free time",
     },
     audit_fields=("title", "calendar", "event_id"),
+    named_by=("title",),
     resources=("Events",),
     prompts=(
         Prompt(

@@ -29,4 +29,5 @@ app = App(
         "nc_collectives_create_page": "Added a page to a collective",
     },
     audit_fields=("title", "collective_id", "page_id", "parent_id"),
+    named_by=("title",),
 )

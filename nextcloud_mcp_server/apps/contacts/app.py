@@ -28,6 +28,7 @@ app = App(
         "nc_contacts_delete_contact": "Deleted a contact",
     },
     audit_fields=("title", "book", "contact_id"),
+    named_by=("name",),
     resources=("Contacts",),
     earlier_tools={
         "nc_contacts_list_address_books": ("nc_contacts_list_addressbooks",),

@@ -27,6 +27,7 @@ app = App(
         "nc_cookbook_delete_recipe": "Deleted a recipe",
     },
     audit_fields=("recipe_id",),
+    named_by=("name",),
     earlier_tools={
         "nc_cookbook_list_recipes": (
             "nc_cookbook_search_recipes",

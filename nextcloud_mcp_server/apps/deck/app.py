@@ -31,6 +31,7 @@ app = App(
         "nc_deck_delete_card": "Deleted a card",
     },
     audit_fields=("title", "board_id", "stack_id", "to_stack_id", "card_id"),
+    named_by=("title",),
     earlier_tools={
         "nc_deck_get_board": (
             "deck_get_board",

@@ -35,6 +35,7 @@ app = App(
         "nc_files_restore_trash": "Took something out of the trash",
     },
     audit_fields=("path", "source", "destination", "trash_id"),
+    named_by=("path", "source"),
     resources=("Files",),
     prompts=(
         Prompt(

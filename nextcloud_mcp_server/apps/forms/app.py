@@ -20,4 +20,5 @@ app = App(
         "nc_forms_get_form": "Read a form and its answers",
     },
     audit_fields=("form_id",),
+    named_by=("title",),
 )

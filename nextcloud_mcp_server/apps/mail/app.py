@@ -22,6 +22,7 @@ app = App(
         "nc_mail_get_message": "Read an e-mail",
     },
     audit_fields=("message_id", "account_id", "mailbox_id"),
+    named_by=("subject",),
     earlier_tools={
         "nc_mail_list_mailboxes": ("nc_mail_list_accounts",),
     },

@@ -27,6 +27,7 @@ app = App(
         "nc_news_mark_articles": "Marked articles",
     },
     audit_fields=("article_id", "article_ids", "feed_id", "folder_id"),
+    named_by=("title",),
     earlier_tools={
         "nc_news_read_articles": (
             "nc_news_list_items",

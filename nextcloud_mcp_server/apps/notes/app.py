@@ -32,6 +32,7 @@ app = App(
         "nc_notes_get_attachment": "Looked at an attachment of a note",
     },
     audit_fields=("path", "note_id", "title"),
+    named_by=("title", "path"),
     resources=("Notes",),
     prompts=(
         Prompt(

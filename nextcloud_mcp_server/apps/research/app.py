@@ -10,4 +10,5 @@ app = App(
         "search": "Searched notes and files",
         "fetch": "Read a note or file",
     },
+    named_by=("title",),
 )

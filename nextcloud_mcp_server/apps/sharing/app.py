@@ -30,6 +30,7 @@ app = App(
         "nc_sharing_delete_share": "Ended what was shared",
     },
     audit_fields=("path", "share_id", "person", "group"),
+    named_by=("path",),
     earlier_tools={
         "nc_sharing_share_item": ("nc_share_create",),
         "nc_sharing_create_link": ("nc_share_create_public_link",),

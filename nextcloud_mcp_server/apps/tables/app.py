@@ -28,6 +28,7 @@ app = App(
         "nc_tables_delete_row": "Deleted a row of a table",
     },
     audit_fields=("table_id", "row_id"),
+    named_by=("title",),
     earlier_tools={
         "nc_tables_create_row": ("nc_tables_insert_row",),
         "nc_tables_get_table": (

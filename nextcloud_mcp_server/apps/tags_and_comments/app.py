@@ -14,6 +14,7 @@ app = App(
         "nc_files_add_comment": "Commented on a file",
     },
     audit_fields=("path",),
+    named_by=("path",),
     earlier_tools={
         "nc_files_add_comment": ("nc_webdav_create_comment",),
         "nc_files_list_comments": ("nc_webdav_list_comments",),

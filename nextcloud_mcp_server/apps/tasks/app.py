@@ -26,6 +26,7 @@ app = App(
         "nc_tasks_delete_task": "Deleted a task",
     },
     audit_fields=("title", "calendar", "task_id"),
+    named_by=("title",),
     earlier_tools={
         "nc_tasks_create_task": ("nc_calendar_create_todo",),
         "nc_tasks_delete_task": ("nc_calendar_delete_todo",),

@@ -10,4 +10,5 @@ app = App(
         "nc_files_download_file": "Saved a file on this computer",
     },
     audit_fields=("path", "local_file", "upload_id"),
+    named_by=("path",),
 )

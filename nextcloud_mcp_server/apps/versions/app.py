@@ -13,4 +13,5 @@ app = App(
         "nc_files_restore_version": "Brought back an earlier version of a file",
     },
     audit_fields=("path", "version_id"),
+    named_by=("path",),
 )

@@ -84,7 +84,7 @@ class GrantDone:
 class RecentAction:
     """One entry of the audit log: the tool's name, its result and the name of its object.
 
-    `object_name` is empty where the arguments of the call name nothing. Any user may have chosen it.
+    `object_name` is empty where neither the arguments nor the result of the call name one. Any user may have chosen it.
     """
 
     at: datetime

@@ -36,7 +36,7 @@ async def _reachable(settings: Settings) -> Finding:
             Verdict.WARN,
             "hosted clients",
             f"{settings.server_url} is not https on port 443: Claude and ChatGPT connect there alone; programs on "
-            "people's own computers do not mind.",
+            "users' own computers do not mind.",
         )
     try:
         found = await anyio.getaddrinfo(parts.hostname, _HTTPS_PORT)
@@ -50,7 +50,7 @@ async def _reachable(settings: Settings) -> Finding:
             Verdict.WARN,
             "hosted clients",
             f"{parts.hostname} has an address of a private network here: Claude and ChatGPT come from the internet "
-            "and may not reach it; programs on people's own computers do.",
+            "and may not reach it; programs on users' own computers do.",
         )
     if not any(ip_address(address).version == 4 for address in addresses):  # noqa: PLR2004 - an IP version
         return Finding(

@@ -259,8 +259,8 @@ def _support(version: str, now: datetime) -> Iterator[Finding]:
         )
     else:
         yield Finding(Verdict.OK, "support", f"Nextcloud {version} gets security fixes until {end}")
-    if trouble := releases.KNOWN_ISSUES.get(releases.major_of(version) or 0):
-        yield Finding(Verdict.WARN, "known trouble", trouble)
+    if issue := releases.KNOWN_ISSUES.get(releases.major_of(version) or 0):
+        yield Finding(Verdict.WARN, "known issue", issue)
 
 
 def _tls(base: str) -> Finding:

@@ -24,6 +24,6 @@ async def look_at_login_flow(nextcloud: Nextcloud) -> Finding:
     return Finding(
         Verdict.OK,
         "sign-in",
-        f"Nextcloud lets programs called '{PROGRAM}' sign in; whether it then asks people for a second factor that "
+        f"Nextcloud lets programs called '{PROGRAM}' sign in; whether it then asks users for a second factor that "
         "they have not set up, only its administrator sees",
     )

@@ -97,12 +97,12 @@ def _pkce(metadata: IssuerMetadata) -> Finding:
 def _subjects(settings: Settings, metadata: IssuerMetadata) -> Finding:
     kinds = metadata.subject_types
     if settings.oidc_identity_claim != "sub":
-        return Finding(Verdict.OK, "identity", f"people are told apart by {settings.oidc_identity_claim}")
+        return Finding(Verdict.OK, "identity", f"users are told apart by {settings.oidc_identity_claim}")
     if kinds == frozenset({"pairwise"}):
         return Finding(
             Verdict.FAIL,
             "identity",
-            "this identity provider gives each client another `sub` for the same person (pairwise), so a chat "
+            "this identity provider gives each client another `sub` for the same user (pairwise), so a chat "
             "client's token never matches who signs in here: set OIDC_IDENTITY_CLAIM to a claim that all clients get "
             "alike (Entra ID: oid).",
         )
@@ -113,7 +113,7 @@ def _subjects(settings: Settings, metadata: IssuerMetadata) -> Finding:
             "this identity provider can give each client another `sub` (pairwise): choose public subjects for all "
             "clients, or set OIDC_IDENTITY_CLAIM.",
         )
-    return Finding(Verdict.OK, "identity", "people are told apart by sub, the same for every client")
+    return Finding(Verdict.OK, "identity", "users are told apart by sub, the same for every client")
 
 
 def _mapping(settings: Settings) -> Finding:
@@ -124,7 +124,7 @@ def _mapping(settings: Settings) -> Finding:
     return Finding(
         Verdict.WARN,
         "accounts",
-        "people say themselves which Nextcloud account is their own. Where the identity provider knows the Nextcloud "
+        "users say themselves which Nextcloud account is their own. Where the identity provider knows the Nextcloud "
         "user id, set ACCOUNT_MAPPING to the claim that holds it, such as preferred_username; users must not be able "
         "to change it themselves.",
     )
@@ -167,17 +167,17 @@ def _scopes(settings: Settings, metadata: IssuerMetadata) -> Finding:
             Verdict.WARN,
             "scopes",
             "the identity provider does not list offline_access, which keeps access alive: allow it for the client, "
-            "or people are asked again whenever a token ends.",
+            "or users are asked again whenever a token ends.",
         )
     if settings.token_scopes == "ignore":  # noqa: S105 - a word, no password
-        return Finding(Verdict.OK, "scopes", "not asked of tokens; what each person allows decides")
+        return Finding(Verdict.OK, "scopes", "not asked of tokens; what each user allows decides")
     missing = sorted(set(settings.asked_words.every) - metadata.scopes)
     if metadata.scopes and missing:
         return Finding(
             Verdict.WARN,
             "scopes",
             f"the identity provider does not list {', '.join(missing)}: add them there (docs/identity-providers.md), "
-            "or set TOKEN_SCOPES=ignore to let what each person allows decide alone.",
+            "or set TOKEN_SCOPES=ignore to let what each user allows decide alone.",
         )
     return Finding(Verdict.OK, "scopes", "asked of every token")
 

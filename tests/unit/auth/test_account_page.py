@@ -1,6 +1,5 @@
 import pytest
 
-from nextcloud_mcp_server.auth.account_page import object_named_in
 from nextcloud_mcp_server.errors import InvalidInput, Unreachable
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from tests.auth_fixtures import READ, WRITE
@@ -161,24 +160,3 @@ async def test_disconnecting_twice_is_no_trouble(people: ConsentSetup) -> None:
     assert await people.consent_service.disconnect(alice.who) is True
     assert await people.audit() == []
     assert await people.database.audit.recent(Principal("", ""), 5) == []
-
-
-@pytest.mark.parametrize(
-    ("detail", "name"),
-    [
-        ("path=/Money/Budget 2026.xlsx", "Budget 2026.xlsx"),
-        ("path=/Money/Bills/", "Bills"),
-        ("path=/", ""),
-        ("source=/a/old.txt destination=/b/new.txt", "old.txt"),
-        ("title=Milk and eggs note_id=5", "Milk and eggs"),
-        ("title=A/B path=/Notes/x.md", "A/B"),
-        ("note_id=5", ""),
-        ("notes:read files:read", ""),
-        ("(sealed with a key that is no longer configured)", ""),
-        ("", ""),
-        # Cut in the middle of a path: its last part is a folder.
-        (f"path=/{'a' * 300}/{'b' * 400}"[:500], ""),
-    ],
-)
-def test_the_detail_of_an_entry_names_the_object_or_nothing(detail: str, name: str) -> None:
-    assert object_named_in(detail) == name

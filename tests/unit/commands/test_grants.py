@@ -181,5 +181,5 @@ def test_what_does_not_say_whose_is_refused(
 def test_one_persons_server_has_one_person_and_one_grant(
     settings: Settings, options: dict[str, object]
 ) -> None:
-    with pytest.raises(ConfigurationError, match="this is for servers of many people; leave it out"):
+    with pytest.raises(ConfigurationError, match="this is for servers of many users; leave it out"):
         revoke(settings, **options)

@@ -175,9 +175,17 @@ def start(database: Database, now: Callable[[], datetime]) -> Callable[..., Awai
 
 @pytest.fixture
 def entry(alice: Principal, now: Callable[[], datetime]) -> Callable[..., AuditEntry]:
-    def factory(action: str = "grant", principal: Principal = alice, detail: str = "") -> AuditEntry:
+    def factory(
+        action: str = "grant", principal: Principal = alice, detail: str = "", object_name: str = ""
+    ) -> AuditEntry:
         return AuditEntry(
-            at=now(), principal=principal, client_id="claude", action=action, result="ok", detail=detail
+            at=now(),
+            principal=principal,
+            client_id="claude",
+            action=action,
+            result="ok",
+            detail=detail,
+            object_name=object_name,
         )
 
     return factory

@@ -8,6 +8,7 @@ from nextcloud_mcp_server.storage.audit import UNREADABLE
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from tests.sealed_rows import sealed_values
 
 Entry = Callable[..., AuditEntry]
 
@@ -31,6 +32,17 @@ async def test_no_user_reads_the_entries_of_others(
     assert [line.action for line in await database.audit.recent(bob, 10)] == ["two"]
 
 
+async def test_an_entry_names_its_object_or_none_and_the_name_is_sealed(
+    database: Database, entry: Entry, alice: Principal, url: str
+) -> None:
+    await database.audit.append([entry("one", object_name="Budget"), entry("two")])
+
+    assert [line.object_name for line in await database.audit.recent(alice, 10)] == ["", "Budget"]
+    stored = (await sealed_values(url))["audit", "object_name"]
+    assert len(stored) == 1
+    assert b"Budget" not in stored[0].value
+
+
 async def test_an_empty_batch_writes_nothing(database: Database, alice: Principal) -> None:
     await database.audit.append([])
 
@@ -40,12 +52,12 @@ async def test_an_empty_batch_writes_nothing(database: Database, alice: Principa
 async def test_an_entry_outlives_the_key_of_its_detail(
     database: Database, entry: Entry, alice: Principal, open_database: Callable[..., Awaitable[Database]]
 ) -> None:
-    await database.audit.append([entry("one", detail="secret.txt")])
+    await database.audit.append([entry("one", detail="secret.txt", object_name="Budget")])
     without_key = await open_database(other_keys=KeyRing.parse([SecretStr(new_key())]))
 
     [line] = await without_key.audit.recent(alice, 10)
 
-    assert (line.action, line.detail) == ("one", UNREADABLE)
+    assert (line.action, line.detail, line.object_name) == ("one", UNREADABLE, "")
 
 
 async def test_the_operator_reads_everybodys_entries_page_by_page(

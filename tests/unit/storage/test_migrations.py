@@ -41,6 +41,7 @@ ADDED = {
     "elicitations": {"refusals"},
     "login_flows": {"uid"},
     "accounts": {"mapped"},
+    "audit": {"object_name"},
 }
 
 #: Names of schemas before 0009, and the names that these tables and columns have now.
@@ -196,6 +197,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
 
     came = {
         "accounts": {"mapped"},
+        "audit": {"object_name"},
         "failed_code_exchanges": {"source"},
         "sign_ins": {"sub_hash", "sid_hash", "place", "last_used_at"},
     }
@@ -222,6 +224,8 @@ async def test_sealed_values_still_open_after_their_tables_took_other_names(
 ) -> None:
     await sealed_rows.Rows(database, now).fill()
     before = await sealed_rows.opened_values(url, keys)
+    # Its column came with 0011.
+    before.remove("object 1")
     async with engine.begin() as connection:
         await connection.run_sync(lambda it: command.downgrade(configuration(it), "0008"))
 

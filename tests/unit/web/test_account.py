@@ -95,8 +95,8 @@ async def test_a_line_names_its_object_escaped_and_with_hidden_characters_shown(
     [read, changed] = consent_service.did("nc_notes_get_note", "nc_notes_update_note")
     await consent_service.client(
         recent=(
-            replace(read, detail="note_id=5 title=<b>Shop\u202e\nping</b>"),
-            replace(changed, detail="path=/Money/Budget.md"),
+            replace(read, object_name="<b>Shop\u202e\nping</b>"),
+            replace(changed, object_name="Budget.md"),
         )
     )
     await sign_in(people, consent_service)

@@ -117,10 +117,10 @@ async def test_the_end_of_a_version_is_named(version: str, verdict: Verdict, sen
 async def test_what_is_known_to_be_wrong_with_a_version_is_said(version: str, *, known: bool) -> None:
     found = await examined(cloud(version=version))
 
-    assert ("known trouble" in found) is known
+    assert ("known issue" in found) is known
     if known:
-        assert "app passwords may stop working after a while" in found["known trouble"].text
-        assert "#58509" in found["known trouble"].text
+        assert "app passwords may stop working after a while" in found["known issue"].text
+        assert "#58509" in found["known issue"].text
 
 
 async def test_a_nextcloud_that_is_too_old_fails_and_ends_the_report() -> None:

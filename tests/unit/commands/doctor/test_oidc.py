@@ -148,7 +148,7 @@ async def test_an_issuer_that_is_away_ends_the_report() -> None:
             {"token_scopes": "ignore"},
             "scopes",
             Verdict.OK,
-            "what each person allows decides",
+            "what each user allows decides",
         ),
         (
             {"scopes_supported": ["openid"]},
