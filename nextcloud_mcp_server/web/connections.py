@@ -43,6 +43,9 @@ MOST_HEADERS = 128
 FREE_CHUNKS = 128
 BYTES_OF_A_CHUNK = 1_024
 
+#: The path of a request, which is decoded before any route is looked for. Those of this server are short.
+MOST_PATH_BYTES = 2_048
+
 #: What is no content in the body of a request: lengths and extensions of its chunks, and headers behind it. No client
 #: needs extensions (RFC 9112 §7.1.1), and the length of a chunk with its line ends is shorter than this.
 FREE_FRAMING_BYTES = 8_192
@@ -156,7 +159,9 @@ class _BoundedParser(h11.Connection):
 
 
 def _too_large(request: h11.Request) -> str:
-    """Return why headers are too large, or nothing: h11 checks that only for those that arrive in several pieces."""
+    """Return why path or headers are too large, or nothing: h11 checks only headers in several pieces."""
+    if len(request.target.partition(b"?")[0]) > MOST_PATH_BYTES:
+        return "The path of the request is too long."
     sizes = [(name, len(name) + len(value)) for name, value in request.headers]
     if sum(size for name, size in sizes if name == b"cookie") > MOST_COOKIE_BYTES:
         return "The cookies of the request are too large."

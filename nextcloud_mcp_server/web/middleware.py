@@ -117,12 +117,10 @@ UNAUTHORIZED_MESSAGE = (
 
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
     """Wrap the application in all checks, and add the security headers to every answer."""
-    gate = _Gate(app, config)
-    inner = gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies)
+    gate = BoundedQuery(_Gate(app, config))
+    inner = OneSpelling(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
     # RFC 6797 §7.2: never over http, so only where browsers reach this server by https.
-    return _SecurityHeaders(
-        OneSpelling(BoundedQuery(inner)), _ALWAYS | (_ENCRYPTED if config.secure_cookies else {})
-    )
+    return _SecurityHeaders(inner, _ALWAYS | (_ENCRYPTED if config.secure_cookies else {}))
 
 
 class OneSpelling:
