@@ -99,6 +99,18 @@ def contains(name: str, known: str) -> bool:
     return any(_contains(name, form) for form in _forms(known))
 
 
+def reads_as(word: str, known: str) -> bool:
+    """Tell whether a word as a whole can be read as the known name."""
+    return any(_reads_as(word, form) for form in _forms(known))
+
+
+def _reads_as(word: str, form: str) -> bool:
+    read = {0}
+    for character in word:
+        read = _after(read, character, form)
+    return len(form) in read
+
+
 def _contains(name: str, form: str) -> bool:
     # How many letters of the form may have been read so far; every character may also begin it. Of those in `one_any`
     # one letter was read from a character that may be any.

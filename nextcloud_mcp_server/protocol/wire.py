@@ -278,11 +278,15 @@ def _state(elicitation_id: str, round_: int, asked_at: datetime | None = None) -
     return json.dumps(state, separators=(",", ":"))
 
 
-def _error(need: ElicitationRequired, form_: Form) -> MCPError:
+class Question(MCPError):
+    """An elicitation in a form that is an error; its data holds a link of this server, and no text of a client."""
+
+
+def _error(need: ElicitationRequired, form_: Form) -> Question:
     params = ElicitRequestURLParams(message=str(need), url=need.url, elicitation_id=need.elicitation_id)
     data = {"elicitations": [params.model_dump(by_alias=True, mode="json", exclude_none=True)]}
     if form_ is Form.DRAFT:
-        return MCPError(need.code, "Nextcloud access provisioning required", data)
+        return Question(need.code, "Nextcloud access provisioning required", data)
     # Some clients show the message and not the data, so both contain the link.
     message = with_link(f"{need} The user opens this link in a browser:", Link(need.url, THEN))
-    return MCPError(URL_ELICITATION_REQUIRED, message, data)
+    return Question(URL_ELICITATION_REQUIRED, message, data)

@@ -30,7 +30,7 @@ from nextcloud_mcp_server.resources.updates import Updates
 from nextcloud_mcp_server.server.prompts import Prompts
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.tools.answer import failure
-from nextcloud_mcp_server.tools.boundary import GuardedTool
+from nextcloud_mcp_server.tools.boundary import GuardedTool, safe_errors
 from nextcloud_mcp_server.tools.registry import CONNECTION, TOOLSETS, load
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import ToolSpec
@@ -241,7 +241,7 @@ def create(
         version=version(NAME),
         tools=[GuardedTool.build(each, state) for spec in specs for each in (spec, *spec.old_names)],
         extensions=[track],
-        middleware=[McpLog(state.caller, known=known).middleware, state.availability.middleware],
+        middleware=[McpLog(state.caller, known=known).middleware, safe_errors, state.availability.middleware],
         cache_hints=cache_hints(update_seconds),
         # The SDK's subscriptions would notify every user of the changes of all users.
         subscriptions=False,

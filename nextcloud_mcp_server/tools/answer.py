@@ -22,6 +22,8 @@ MAX_RESULT_BYTES = 80_000
 _MOST_CLEANED = 10 * MAX_RESULT_BYTES
 #: The maximum length of an error sentence. It may quote names, such as all labels of a board.
 _MAX_SENTENCE = 4_000
+#: Of a text in the data of an error only so much is sent; no URI of this server is longer.
+_MAX_IN_DATA = 16_384
 
 
 def holds_neutralised_links(value: object) -> bool:
@@ -100,6 +102,11 @@ def refusal(sentence: str, link: Link | None = None) -> str:
     """Return an error as one line, whatever names it quotes; this server's link follows it."""
     line = one_line(sentence)
     return wire.with_link(line, link) if link else line
+
+
+def error_data(data: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Make the data of an error safe, such as a URI or a method's name as the client wrote it; its shape stays."""
+    return _in_texts(data, lambda text: safe(text[:_MAX_IN_DATA]))
 
 
 def compact(data: object) -> str:

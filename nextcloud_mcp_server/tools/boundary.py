@@ -8,6 +8,7 @@ import logging
 from functools import partial
 from typing import Any
 
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
@@ -138,6 +139,21 @@ class GuardedTool(Tool):
                 f'The text "{answer.NEUTRALISED}" stands for a link that was not shown; '
                 "writing it back would lose the link. Leave that passage out or edit around it."
             )
+
+
+async def safe_errors(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware of the SDK's server: every error leaves with data that is safe for a model.
+
+    The SDK and the handlers quote in it what the client sent. Messages are made safe where they are written, because
+    some end with a link of this server.
+    """
+    try:
+        return await call_next(ctx)
+    except wire.Question:
+        raise
+    except wire.MCPError as error:
+        fault = error.error
+        raise wire.MCPError(fault.code, fault.message, answer.error_data(fault.data)) from error
 
 
 def _object(arguments: dict[str, Any]) -> str:

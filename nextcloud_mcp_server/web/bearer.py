@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from anyio.lowlevel import checkpoint
 from starlette.authentication import AuthCredentials
-from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,6 +28,7 @@ from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS
 from nextcloud_mcp_server.web.json_bounds import JsonBounds
 from nextcloud_mcp_server.web.metadata import CORS, Resource, preflight
+from nextcloud_mcp_server.web.query import names_parameter
 from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, Admission, RequestLimiter
 from nextcloud_mcp_server.web.server_card import CARD_PATH
 from nextcloud_mcp_server.web.stream_expiry import OpenStreams, lasts, run_for
@@ -153,7 +154,7 @@ class BearerLayer:
 
     def _token(self, scope: Scope) -> str:
         given = Headers(scope=scope).getlist("authorization")
-        if len(given) > 1 or "access_token" in QueryParams(scope["query_string"]):
+        if len(given) > 1 or names_parameter(scope["query_string"], "access_token"):
             # URLs end up in logs and histories. Of two tokens, two parsers may use different ones.
             raise _Refused(self._invalid_request())
         scheme, _, token = (given[0] if given else "").strip().partition(" ")

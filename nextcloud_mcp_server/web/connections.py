@@ -4,8 +4,9 @@ uvicorn only limits idle connections. A client that sends one byte of its header
 all, could keep its connection open without limit.
 
 A request of many headers, or a body in pieces of a few bytes, is refused: the parser makes an object for each of them,
-and every other request waits meanwhile. Two of h11's patterns are replaced, since they try every way to divide white
-space between their parts: one header of 60 KB took 20 seconds.
+and every other request waits meanwhile. So is one whose chunks have long extensions: h11 drops them, so they count for
+no limit of the body. Two of h11's patterns are replaced, since they try every way to divide white space between their
+parts: one header of 60 KB took 20 seconds.
 
 Connections that wait for a request give way to new ones of their network: otherwise another user of the computer could
 make the consent page unavailable with idle sockets. RFC 9112 §9.5 lets a server close an idle connection at any time.
@@ -42,6 +43,14 @@ MOST_HEADERS = 128
 FREE_CHUNKS = 128
 BYTES_OF_A_CHUNK = 1_024
 
+#: The path of a request, which is decoded before any route is looked for. Those of this server are short.
+MOST_PATH_BYTES = 2_048
+
+#: What is no content in the body of a request: lengths and extensions of its chunks, and headers behind it. No client
+#: needs extensions (RFC 9112 §7.1.1), and the length of a chunk with its line ends is shorter than this.
+FREE_FRAMING_BYTES = 8_192
+FRAMING_OF_A_CHUNK = 24
+
 #: The cookies of a request, together: each takes time to read, and a browser sends a few.
 MOST_COOKIE_BYTES = 16_384
 
@@ -50,7 +59,7 @@ MOST_COOKIE_BYTES = 16_384
 LINEAR_PATTERNS: Final = {
     "header_field_re": re.compile(
         rb"(?P<field_name>[-!#$%&'*+.^_`|~0-9a-zA-Z]+):[ \t]*+"
-        rb"(?P<field_value>(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*+)?+)[ \t]*+"
+        rb"(?P<field_value>(?>[^\x00\s](?:[^\x00\n\r\f\v]*[^\x00\s])?)?+)[ \t]*+"
     ),
     "chunk_header_re": re.compile(
         rb"(?P<chunk_size>[0-9A-Fa-f]{1,20})(?P<chunk_ext>;[^\r\n]*+)?+[ \t]*+\r\n"
@@ -109,9 +118,10 @@ class ConnectionLimits:
 
 
 class _BoundedParser(h11.Connection):
-    """h11's parser, which refuses a request of too many headers or chunks."""
+    """h11's parser, which refuses a request of too many headers or chunks; `refusal` says why."""
 
-    _headers = _chunks = _bytes = 0
+    _headers = _chunks = _bytes = _framing = 0
+    refusal = ""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Return the next event.
@@ -119,26 +129,43 @@ class _BoundedParser(h11.Connection):
         Raises:
             RemoteProtocolError: The request is malformed, or consists of too many parts.
         """
+        before = len(self._receive_buffer)
         event = super().next_event()
         if isinstance(event, h11.Request):
-            self._headers, self._chunks, self._bytes = len(event.headers), 0, 0
-            _refuse_large(event)
-        elif isinstance(event, h11.Data):
+            self._headers, self._chunks, self._bytes, self._framing = len(event.headers), 0, 0, 0
+            self.refusal = _too_large(event)
+        else:
+            # Also what was read and gave no event yet, such as the end of a chunk.
+            self._framing += before - len(self._receive_buffer)
+        if isinstance(event, h11.Data):
             self._chunks += event.chunk_end
             self._bytes += len(event.data)
+            self._framing -= len(event.data)
         elif isinstance(event, h11.EndOfMessage):
             self._headers += len(event.headers)
-        if self._headers > MOST_HEADERS or self._chunks > FREE_CHUNKS + self._bytes / BYTES_OF_A_CHUNK:
-            raise h11.RemoteProtocolError("too many headers or chunks")
+        self.refusal = self.refusal or self._too_many()
+        if self.refusal:
+            raise h11.RemoteProtocolError(self.refusal)
         return event
 
+    def _too_many(self) -> str:
+        if self._headers > MOST_HEADERS:
+            return "The request has too many headers."
+        if self._chunks > FREE_CHUNKS + self._bytes / BYTES_OF_A_CHUNK:
+            return "The chunks of the body are too small."
+        if self._framing > FREE_FRAMING_BYTES + self._chunks * FRAMING_OF_A_CHUNK:
+            return "The chunks of the body have extensions that are too long."
+        return ""
 
-def _refuse_large(request: h11.Request) -> None:
-    """Refuse headers that are too large: h11 checks that only for those that arrive in several pieces."""
+
+def _too_large(request: h11.Request) -> str:
+    """Return why path or headers are too large, or nothing: h11 checks only headers in several pieces."""
+    if len(request.target.partition(b"?")[0]) > MOST_PATH_BYTES:
+        return "The path of the request is too long."
     sizes = [(name, len(name) + len(value)) for name, value in request.headers]
-    cookies = sum(size for name, size in sizes if name == b"cookie")
-    if sum(size for _, size in sizes) > MAX_HEADER_BYTES or cookies > MOST_COOKIE_BYTES:
-        raise h11.RemoteProtocolError("headers are too large")
+    if sum(size for name, size in sizes if name == b"cookie") > MOST_COOKIE_BYTES:
+        return "The cookies of the request are too large."
+    return "The headers of the request are too large." if sum(s for _, s in sizes) > MAX_HEADER_BYTES else ""
 
 
 class _Timer(Protocol):
@@ -219,13 +246,13 @@ class LimitedConnection(H11Protocol):
             self._is_busy()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a malformed request, if nothing was answered yet; close the connection."""
+        """Refuse a malformed request and say why, if nothing was answered yet; close the connection."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None:
             # What the application still sends goes nowhere.
             cycle.disconnected = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+            super().send_400_response(self.conn.refusal or msg)
         else:
             self.transport.close()
 

@@ -10,12 +10,14 @@ import hmac
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from nextcloud_mcp_server.errors import ConfigurationError
 
@@ -23,6 +25,8 @@ SESSION_SECONDS = 900
 #: How long a user may take to sign in, or to confirm in Nextcloud.
 AWAY_SECONDS = 600
 _MESSAGE_SECONDS = 60
+#: So often the name of a cookie may be in a header, also as the end of other names.
+_MOST_NAMES_ALIKE = 16
 _SESSION, _FLOW, _REDIRECT_TARGET, _MESSAGE = "session", "sign-in", "redirect", "message"
 _SESSION_VALUE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 # Browsers keep 4,096 bytes of a cookie, name and attributes included (RFC 6265bis §5.6).
@@ -55,25 +59,13 @@ class Cookies:
     @classmethod
     def of(cls, request: Request, keys: Sequence[bytes]) -> "Cookies":
         """Read the cookies; one that is there twice, or is malformed, counts as absent."""
-        secure = request.url.scheme == "https"
-        found: dict[str, list[str]] = {}
-        for header in request.headers.getlist("cookie"):
-            for pair in header.split(";"):
-                name, _, value = pair.strip().partition("=")
-                # Values with an equals sign are sent in quotes.
-                found.setdefault(name, []).append(value.removeprefix('"').removesuffix('"'))
-
-        def take(name: str, shape: re.Pattern[str]) -> str:
-            # If there are two, a page on another port of this computer may have set either.
-            values = found.get(cookie_name(name, secure=secure), [])
-            return values[0] if len(values) == 1 and shape.fullmatch(values[0]) else ""
-
+        scope = request.scope
         return cls(
-            secure=secure,
-            session=take(_SESSION, _SESSION_VALUE),
-            flow=take(_FLOW, _SEALED_VALUE),
-            redirect_target=take(_REDIRECT_TARGET, _SEALED_VALUE),
-            message=take(_MESSAGE, _SEALED_VALUE),
+            secure=request.url.scheme == "https",
+            session=cookie_of(scope, _SESSION, _SESSION_VALUE),
+            flow=cookie_of(scope, _FLOW, _SEALED_VALUE),
+            redirect_target=cookie_of(scope, _REDIRECT_TARGET, _SEALED_VALUE),
+            message=cookie_of(scope, _MESSAGE, _SEALED_VALUE),
             keys=keys,
         )
 
@@ -178,6 +170,34 @@ class Cookies:
 
 def _mac(key: bytes, *parts: str) -> str:
     return hmac.new(key, "\0".join(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def cookie_of(scope: Scope, name: str, shape: re.Pattern[str]) -> str:
+    """Return the value of one cookie of a request; empty if it is there twice, or malformed.
+
+    Only this cookie is read: 16 KB hold thousands of others, which anyone can send.
+    """
+    start = cookie_name(name, secure=scope["scheme"] == "https").encode() + b"="
+    # HTTP/2 divides cookies into several headers (RFC 9113 §8.2.3).
+    header = b";".join(value for key, value in scope["headers"] if key == b"cookie")
+    # If there are two, a page on another port of this computer may have set either.
+    values = list(islice(_values(header, start), 2))
+    value = values[0].decode("latin-1") if len(values) == 1 else ""
+    return value if shape.fullmatch(value) else ""
+
+
+def _values(header: bytes, start: bytes) -> Iterator[bytes]:
+    at = -1
+    for _ in range(_MOST_NAMES_ALIKE):
+        at = header.find(start, at + 1)
+        if at < 0:
+            return
+        if header[:at].rstrip(b" \t")[-1:] in (b"", b";"):
+            value = header[at + len(start) :].partition(b";")[0].strip(b" \t")
+            # Values with an equals sign are sent in quotes.
+            yield value.removeprefix(b'"').removesuffix(b'"')
+    # Like one that is there twice: what stands behind is not read.
+    yield from (b"", b"")
 
 
 def cookie_name(name: str, *, secure: bool) -> str:

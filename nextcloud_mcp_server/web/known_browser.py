@@ -1,7 +1,8 @@
 """Marks browsers in which a user signed in before.
 
 Such a browser has a cookie with a random value and its MAC. It does not identify the user, and grants no
-access: it only reserves a share of the failed code exchanges that unknown browsers cannot use up.
+access: it only reserves a share of the failed code exchanges that unknown browsers cannot use up, and its requests
+are counted separately from those of its address. Every process with the key ring knows it, also after a restart.
 """
 
 import hashlib
@@ -10,20 +11,20 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.rate_limiter import network_of
 from nextcloud_mcp_server.auth.requester import Requester, current_requester
-from nextcloud_mcp_server.web.cookies import cookie_name
+from nextcloud_mcp_server.web.cookies import cookie_name, cookie_of
 from nextcloud_mcp_server.web.limits import PAGES
 from nextcloud_mcp_server.web.proxies import client_address
 
 #: Longer than the time between two sign-ins of most users.
 KNOWN_SECONDS = 180 * 86_400
 _COOKIE = "known-browser"
-_VALUE = re.compile(r"([A-Za-z0-9_-]{24})\.([0-9a-f]{64})")
+_VALUE = re.compile(r"[A-Za-z0-9_-]{24}\.[0-9a-f]{64}")
 _SIGNED_IN = "signed_in_here"
 
 
@@ -33,7 +34,7 @@ def remember_browser(request: Request) -> None:
 
 
 class KnownBrowsers:
-    """Wraps the pages: sets the requester of each request, and marks browsers after a sign-in."""
+    """Wraps the pages and their limits: sets the requester of each request, and marks browsers after a sign-in."""
 
     def __init__(self, app: ASGIApp, *, keys: Callable[[], Sequence[bytes]]) -> None:
         self._app = app
@@ -46,7 +47,7 @@ class KnownBrowsers:
             return
         keys = self._keys()
         scope = {**scope, "state": scope.get("state", {})}
-        value, is_newest = _value_of(HTTPConnection(scope), keys)
+        value, is_newest = _value_of(scope, keys)
 
         async def send_marked(message: Message) -> None:
             # A mark with an older key is renewed, so that it stays valid when that key is removed.
@@ -59,20 +60,19 @@ class KnownBrowsers:
         # A known browser is counted by its network, too: one user can get any number of marks.
         kind = "known browsers of a network" if value else "network"
         source = _mac(keys[0], kind, network_of(client_address(scope)))
-        token = current_requester.set(Requester(source, is_known_browser=bool(value)))
+        token = current_requester.set(Requester(source, mark=value))
         try:
             await self._app(scope, receive, send_marked)
         finally:
             current_requester.reset(token)
 
 
-def _value_of(connection: HTTPConnection, keys: Sequence[bytes]) -> tuple[str, bool]:
+def _value_of(scope: Scope, keys: Sequence[bytes]) -> tuple[str, bool]:
     """Return the random value of a marked browser, and whether its key is the newest; else an empty value."""
-    given = connection.cookies.get(cookie_name(_COOKIE, secure=connection.url.scheme == "https"), "")
-    found = _VALUE.fullmatch(given)
-    if found is None:
+    given = cookie_of(scope, _COOKIE, _VALUE)
+    if not given:
         return "", False
-    value, mac = found.groups()
+    value, _, mac = given.partition(".")
     fits = [hmac.compare_digest(_mac(key, "mark", value), mac) for key in keys]
     return (value, fits[0]) if any(fits) else ("", False)
 

@@ -2,7 +2,8 @@
 
 Counts are kept in memory, per process, and never in the database: unauthenticated requests must not leave rows.
 Many users share an address (an office, a hosted chat service), so an address's limits are generous. What others do
-there never blocks a client whose token worked, nor a browser in which a user is signed in.
+there never blocks a client whose token worked. A browser in which a user signed in before has a mark, by which it is
+counted; the marked browsers of one network together have a limit, too, because one user can collect marks.
 """
 
 import hashlib
@@ -21,20 +22,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.rate_limiter import RateLimiter, network_of
+from nextcloud_mcp_server.auth.requester import current_requester
 from nextcloud_mcp_server.errors import NextcloudMcpError, TooManyRequests
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
-from nextcloud_mcp_server.web.cookies import Cookies
 from nextcloud_mcp_server.web.metadata import CORS
 from nextcloud_mcp_server.web.problem import Problem, problem_page
 from nextcloud_mcp_server.web.proxies import client_address
-from nextcloud_mcp_server.web.request_context import SIGNED_IN, params_of
+from nextcloud_mcp_server.web.request_context import params_of
 
 logger = logging.getLogger(__name__)
 
 #: Per kind: an attacker with many addresses must not displace the counts of other kinds.
 _MAX_KEYS = 16_384
-#: Tokens that worked, and likewise sessions of browsers.
+#: Tokens that worked.
 _MOST_TOKENS = 8_192
 _CALLBACKS = "/oauth/callback/"
 #: Pages of a sign-in or of a signed-in user.
@@ -46,6 +47,8 @@ class Kind(StrEnum):
 
     PAGE = "page"
     CALLBACK = "callback"
+    MARKED_PAGE = "marked_page"
+    MARKED_CALLBACK = "marked_callback"
     EXCESS = "excess"
     FAILURE = "failure"
     CLIENT = "client"
@@ -56,12 +59,17 @@ class Kind(StrEnum):
 class Rates:
     """Limits per minute: pages, callbacks, refused tokens and refused clients per address, pages per user.
 
+    `page` and `callback` also apply to each marked browser; `marked_page` and `marked_callback` to all marked browsers
+    of a network together. Requests of marked browsers beyond them are counted for the address, as all others.
+
     Of the callbacks beyond `callback`, as many as `excess` have their `state` looked up; if it is known, the code
     is marked as spent.
     """
 
     page: int = 300
     callback: int = 60
+    marked_page: int = 3_000
+    marked_callback: int = 600
     excess: int = 600
     failure: int = 120
     client: int = 300
@@ -135,7 +143,6 @@ class AddressLimits:
         self._mcp_path = mcp_path
         self._most_tokens = most_tokens
         self._worked: OrderedDict[bytes, None] = OrderedDict()
-        self._sessions: OrderedDict[bytes, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 429 to an address beyond its limits, with the time to wait."""
@@ -147,13 +154,11 @@ class AddressLimits:
         if path == self._mcp_path or path.startswith(f"{self._mcp_path}/"):
             await self._mcp(address, scope, receive, send)
             return
-        session = _session_of(scope)
         try:
             if path.startswith(_CALLBACKS):
-                await self._limits.count(Kind.CALLBACK, address)
+                await self._count(Kind.CALLBACK, Kind.MARKED_CALLBACK, address)
             elif path.startswith(PAGES):
-                who = session.hex() if session in self._sessions else address
-                await self._limits.count(Kind.PAGE, who)
+                await self._count(Kind.PAGE, Kind.MARKED_PAGE, address)
         except TooManyRequests as error:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
@@ -163,19 +168,23 @@ class AddressLimits:
                 response = Response(status_code=303, headers={"Location": TOO_MANY_RESULT, **retry_after})
             await response(scope, receive, send)
             return
-        # The layers below copy the scope, and share its state.
-        state: dict[str, object] = {**scope.get("state", {})}
-        await self._app({**scope, "state": state}, receive, send)
-        if state.get(SIGNED_IN) is True:
-            self._remember(self._sessions, session)
-        elif state.get(SIGNED_IN) is False:
-            self._sessions.pop(session, None)
+        await self._app(scope, receive, send)
 
-    def _remember(self, known: OrderedDict[bytes, None], key: bytes) -> None:
-        known[key] = None
-        known.move_to_end(key)
-        if len(known) > self._most_tokens:
-            known.popitem(last=False)
+    async def _count(self, kind: Kind, of_marked: Kind, address: str) -> None:
+        """Count a request for the browser that sent it if that is marked, else for its address."""
+        if mark := current_requester.get().mark:
+            try:
+                await self._limits.count(of_marked, address)
+            except TooManyRequests:
+                # A user may have collected marks: from here on they are of no use in this network.
+                mark = ""
+        await self._limits.count(kind, f"mark {mark}" if mark else address)
+
+    def _remember(self, token: bytes) -> None:
+        self._worked[token] = None
+        self._worked.move_to_end(token)
+        if len(self._worked) > self._most_tokens:
+            self._worked.popitem(last=False)
 
     async def _spend_known(self, address: str, scope: Scope) -> None:
         if self._spend is None:
@@ -219,13 +228,7 @@ class AddressLimits:
                 # This request has been refused already; the next one is refused unread.
                 return
         elif status < HTTPStatus.BAD_REQUEST:
-            self._remember(self._worked, token)
-
-
-def _session_of(scope: Scope) -> bytes:
-    """Return the hash of the browser session that a request claims; empty for none."""
-    session = Cookies.of(Request(scope), ()).session
-    return hashlib.sha256(session.encode()).digest() if session else b""
+            self._remember(token)
 
 
 def _answer(error: TooManyRequests, headers: Headers) -> Response:

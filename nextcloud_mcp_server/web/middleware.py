@@ -30,6 +30,7 @@ from nextcloud_mcp_server.web.problem import (
     problem_page,
 )
 from nextcloud_mcp_server.web.proxies import TrustedProxies, names_proxy
+from nextcloud_mcp_server.web.query import BoundedQuery
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ UNAUTHORIZED_MESSAGE = (
 
 def guard(app: ASGIApp, config: WebConfig) -> ASGIApp:
     """Wrap the application in all checks, and add the security headers to every answer."""
-    gate = _Gate(app, config)
+    gate = BoundedQuery(_Gate(app, config))
     inner = OneSpelling(gate if config.refuse_forwarded else TrustedProxies(gate, config.proxies))
     # RFC 6797 §7.2: never over http, so only where browsers reach this server by https.
     return _SecurityHeaders(inner, _ALWAYS | (_ENCRYPTED if config.secure_cookies else {}))

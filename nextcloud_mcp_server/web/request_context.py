@@ -32,8 +32,6 @@ OTHER_ACCOUNT = "/oauth/other-account"
 ACCOUNT = "/account"
 
 ACCOUNT_TARGET = "account"
-#: Set in the state of a request that names a browser session: whether a user is signed in there.
-SIGNED_IN = "nextcloud_mcp_server.signed_in"
 _CONSENT_REQUEST = "consent:"
 # Some providers' codes are JWTs of two thousand characters.
 _LONGEST_QUERY = 8_000
@@ -121,7 +119,6 @@ class EndpointFactory:
         who = None
         if cookies.session:
             who = await consent_service.signed_in(cookies.session, is_callback=is_callback)
-            request.scope.setdefault("state", {})[SIGNED_IN] = who is not None
         return RequestContext(request, consent_service, cookies, cookies, who)
 
 

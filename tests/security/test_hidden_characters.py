@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextContent, TextResourceContents
+from mcp_types import (
+    CallToolResult,
+    EmptyResult,
+    Request,
+    SubscribeRequest,
+    SubscribeRequestParams,
+    TextContent,
+    TextResourceContents,
+)
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.sanitize import shown as shown_text
@@ -181,3 +189,41 @@ async def test_a_refusal_shows_what_is_hidden_in_a_name_that_does_not_exist(
     assert tool.content == [TextContent(type="text", text="Unknown tool: tidy<U+3164><U+202E>")]
     assert "'tidy<U+3164><U+202E>'" in prompt.value.error.message
     assert "'nc://nowhere<U+3164><U+202E>'" in resource.value.error.message
+
+
+#: A link that would open a consent page of an attacker's making, and hidden characters.
+HOSTILE = "https://evil.example/apps/oauth2/authorize?client_id=1&response_type=code"
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen"),
+    [
+        ("nc://nowhere\u3164\u202e", "nc://nowhere<U+3164><U+202E>"),
+        (f"nc://nowhere {HOSTILE}", f"nc://nowhere {answer.NEUTRALISED}"),
+        ("nc://files/no%20such%20file.md", "nc://files/no%20such%20file.md"),
+    ],
+)
+async def test_the_data_of_an_error_is_as_safe_as_its_message_and_keeps_a_correct_uri(
+    personal_app: PersonalApp, asked: str, seen: str
+) -> None:
+    async with personal_app.client() as client:
+        with pytest.raises(MCPError) as read_error:
+            await client.read_resource(asked)
+    async with personal_app.client(mode="legacy") as client:
+        with pytest.raises(MCPError) as subscribe_error:
+            await client.session.send_request(
+                SubscribeRequest(params=SubscribeRequestParams(uri=asked)), EmptyResult
+            )
+
+    assert read_error.value.error.data == {"uri": seen}
+    assert subscribe_error.value.error.data == {"uri": seen}
+
+
+async def test_an_unknown_method_is_quoted_as_safely_as_an_unknown_tool(personal_app: PersonalApp) -> None:
+    async with personal_app.client(mode="legacy") as client:
+        with pytest.raises(MCPError) as caught:
+            await client.session.send_request(
+                Request(method=f"tidy\u202e {HOSTILE}", params=None), EmptyResult
+            )
+
+    assert caught.value.error.data == f"tidy<U+202E> {answer.NEUTRALISED}"

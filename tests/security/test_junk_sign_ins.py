@@ -224,12 +224,12 @@ async def test_of_a_thousand_junk_sign_ins_from_one_network_two_are_sent(
 
 
 async def test_a_known_browser_cannot_use_up_what_the_others_have(exchange_limiter: ExchangeLimiter) -> None:
-    mine = Requester("mine", is_known_browser=True)
+    mine = Requester("mine", mark="mark")
 
     sent = [await exchange_junk(exchange_limiter, mine, f"flow-{number}") for number in range(20)]
 
     assert sum(sent) == USUAL.of_one
-    assert await exchange_junk(exchange_limiter, Requester("other", is_known_browser=True), "flow")
+    assert await exchange_junk(exchange_limiter, Requester("other", mark="another mark"), "flow")
 
 
 async def test_where_nextcloud_counts_no_failures_of_this_server_strangers_stop_no_user(

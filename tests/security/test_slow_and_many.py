@@ -283,7 +283,11 @@ def parser_errors(caplog: pytest.LogCaptureFixture) -> list[object]:
         HEAD + b"a: b\r\n" * 2_000 + b"\r\n",
         HEAD + b"Cookie: " + b"a=b; " * 4_000 + b"\r\n\r\n",
         HEAD + b"a:" + b" " * 50_000 + b"\0\r\n\r\n",
+        HEAD.replace(b"/read", b"/read/" + b"%41" * 1_000) + b"\r\n",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 2_000 + b"\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1;" + b"e" * 60_000 + b"\r\nx\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1;" + b"e" * 90 + b"\r\nx\r\n") * 120,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0;" + b"e" * 60_000 + b"\r\n\r\n",
     ],
     ids=[
         "chunks of one byte",
@@ -292,7 +296,11 @@ def parser_errors(caplog: pytest.LogCaptureFixture) -> list[object]:
         "headers",
         "cookies",
         "a header of white space",
+        "an escaped path",
         "headers behind the body",
+        "one long extension of a chunk",
+        "extensions of many chunks",
+        "an extension of the last chunk",
     ],
 )
 async def test_a_request_of_thousands_of_tiny_parts_is_refused_and_no_error_is_logged(
@@ -307,6 +315,19 @@ async def test_a_request_of_thousands_of_tiny_parts_is_refused_and_no_error_is_l
 
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert not parser_errors(caplog)
+
+
+async def test_the_refusal_says_what_is_wrong_with_the_request() -> None:
+    body = b"1;" + b"e" * 60_000 + b"\r\nx\r\n"
+    async with (
+        serving(ConnectionLimits()) as port,
+        await anyio.connect_tcp("127.0.0.1", port) as stream,
+    ):
+        await stream.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body)
+        answer = await until_closed(stream)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"The chunks of the body have extensions that are too long." in answer
 
 
 async def test_junk_behind_an_answer_ends_the_connection_without_an_error(
@@ -326,7 +347,8 @@ async def test_junk_behind_an_answer_ends_the_connection_without_an_error(
 
 
 async def test_a_large_body_in_chunks_of_usual_size_is_read() -> None:
-    body = (b"400\r\n" + b"x" * 1_024 + b"\r\n") * 4_000 + b"0\r\n\r\n"
+    short_extension = b"1;sha=" + b"e" * 4_000 + b"\r\nx\r\n"
+    body = short_extension + (b"00000400\r\n" + b"x" * 1_024 + b"\r\n") * 4_000 + b"0\r\n\r\n"
     async with (
         serving(ConnectionLimits(), body_seconds=60) as port,
         await anyio.connect_tcp("127.0.0.1", port) as stream,
@@ -334,4 +356,4 @@ async def test_a_large_body_in_chunks_of_usual_size_is_read() -> None:
         await stream.send(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
         answer = await until_closed(stream)
 
-    assert answer.endswith(b"4096000")
+    assert answer.endswith(b"4096001")

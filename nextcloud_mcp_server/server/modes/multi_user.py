@@ -201,12 +201,12 @@ class MultiUserMode(Mode[MultiUserAuthT]):
             streams=self.connections.streams,
             limiter=RequestLimiter(RequestRates(per_minute=self.settings.requests_per_minute)),
         )
-        known = KnownBrowsers(layer, keys=sub_keys(self.settings, "known-browsers"))
 
         async def spend(params: Params) -> None:
             await (await services.auth()).consent_service.spend_if_known(params)
 
-        return AddressLimits(known, self.limits, mcp_path=MCP_PATH, spend=spend)
+        limited = AddressLimits(layer, self.limits, mcp_path=MCP_PATH, spend=spend)
+        return KnownBrowsers(limited, keys=sub_keys(self.settings, "known-browsers"))
 
     def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
         """Let a user's new session end the oldest idle one beyond the limits."""

@@ -128,6 +128,24 @@ async def test_strangers_are_told_apart_by_their_network_which_is_not_given_away
     assert not any(address in source for address in addresses for source in sources)
 
 
+@pytest.mark.parametrize(
+    ("before", "behind", "known"),
+    [
+        *(("a=b; ", "", True), ("a=b;", ";c=d", True), ("a; =; ", " ; ", True)),
+        # The name as the end of another name, and as a part of a value.
+        *((f"x{COOKIE}=1; y={COOKIE}=2; ", "", True), ("x", "", False)),
+        # Two: neither is believed. A crowd of names that look like it: none is read.
+        *(("", f"; {COOKIE}=x", False), (f"x{COOKIE}=1;" * 20, "", False)),
+    ],
+)
+async def test_a_mark_is_found_among_other_cookies(before: str, behind: str, *, known: bool) -> None:
+    async with browser() as client:
+        cookie = f"{before}{COOKIE}={await mark()}{behind}"
+        answer = await client.get("/account", headers={"Cookie": cookie})
+
+    assert answer.json()["known"] == known
+
+
 async def test_what_is_no_page_has_no_requester() -> None:
     async with browser(cookie=await mark()) as client:
         assert (await client.get("/elsewhere")).json() == {"source": "", "known": False}
