@@ -19,7 +19,7 @@ _BLOCKS: Final = frozenset(
     }
 )  # fmt: skip
 _CHARSET: Final = re.compile(
-    rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})|encoding=["']([A-Za-z0-9_.:-]{1,40})"""
+    rb"""charset\s*+=\s*+["']?+\s*+([A-Za-z0-9_.:-]{1,40})|encoding=["']([A-Za-z0-9_.:-]{1,40})"""
 )
 _SPACE: Final = re.compile(r"[ \t\n\r\f]+")
 

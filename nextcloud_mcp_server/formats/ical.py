@@ -15,7 +15,7 @@ from nextcloud_mcp_server.formats.content_line import fold, newline_of, unescape
 #: Enough of an object to see its line ends.
 _FIRST_LINE: Final = 75
 #: A line with its folds, and its name, unless that is folded; a full calendar has ten thousand of them.
-_LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*(?:\n[ \t][^\n]*)*\n)")
+_LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z))")
 _NAME = re.compile(r"\s*([A-Za-z0-9-]+)[;:]")
 _HEAD = re.compile(r'(?:"[^"]*"|[^":])*:')
 _PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";])*)')

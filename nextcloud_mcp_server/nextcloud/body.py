@@ -1,7 +1,8 @@
 """Reads the body of a response within a size limit, counted after decompression."""
 
 import zlib
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import httpx2
 
@@ -9,6 +10,8 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 
+#: How much of a response is read where its beginning is enough.
+_MOST_LOOKED_AT = 262_144
 _ABOUT_THE_BODY = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 #: RFC 9110 §8.4.1.3: recipients treat both names as the same coding.
 _GZIP = frozenset({"gzip", "x-gzip"})
@@ -42,16 +45,21 @@ async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) 
     if coding not in ("", "gzip"):
         raise unasked(coding)
     inflate = zlib.decompressobj(wbits=31) if coding else None
-    body = bytearray()
+    body, received = bytearray(), 0
     # The undecoded stream: httpx2 would inflate a whole chunk, however large the result.
     async for chunk in cast("httpx2.AsyncByteStream", response.stream):
+        received += len(chunk)
         try:
-            body += chunk if inflate is None else inflate.decompress(chunk, max_bytes + 1 - len(body))
+            if inflate is None:
+                body += chunk
+            elif not inflate.eof:
+                # What follows the end would be kept by the decompressor, without end.
+                body += inflate.decompress(chunk, max_bytes + 1 - len(body))
         except zlib.error:
             raise errors.ServerFault(
                 f"Nextcloud's answer arrived damaged. {error_mapping.IN_DOUBT}"
             ) from None
-        if len(body) > max_bytes:
+        if len(body) > max_bytes or received > max_bytes + _MOST_LOOKED_AT:
             if cut:
                 break
             raise errors.TooLarge(
@@ -63,3 +71,28 @@ async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) 
     return httpx2.Response(
         response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
     )
+
+
+async def look(
+    pool: httpx2.AsyncClient,
+    method: str,
+    url: httpx2.URL | str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    **options: Any,  # noqa: ANN401 - what httpx2 takes: params, json
+) -> httpx2.Response:
+    """Send one request without a credential, and read at most the beginning of its response.
+
+    Raises:
+      httpx2.HTTPError: There was no response, or it cannot be read.
+    """
+    request = pool.build_request(
+        method, url, headers={"Accept-Encoding": "gzip", **(headers or {})}, **options
+    )
+    response = await pool.send(request, stream=True)
+    try:
+        return await read(response, _MOST_LOOKED_AT, cut=True)
+    except errors.ServerFault as error:
+        raise httpx2.DecodingError(str(error), request=request) from None
+    finally:
+        await response.aclose()

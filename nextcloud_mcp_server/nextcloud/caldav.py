@@ -1,6 +1,6 @@
 """Reads and writes calendars and calendar objects over CalDAV (RFC 4791); does not parse the objects."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -113,11 +113,12 @@ class CalDav:
         high: datetime | None = None,
         uid: str | None = None,
         wide: bool = False,
+        fits: Callable[[str], bool] = bool,
     ) -> list[Stored]:
         """Fetch objects of one kind: all, those in a time range, or the one with a UID.
 
         Recurring objects are not expanded. `wide` marks one of many parallel requests; these have a higher limit
-        where Nextcloud has just accepted the credential.
+        where Nextcloud has just accepted the credential. An object whose text does not fit is returned without it.
 
         Raises:
           NotFound: No such calendar.
@@ -125,7 +126,9 @@ class CalDav:
         body = _query(kind, low, high, uid)
         async with self._ask("REPORT", _calendar_segments(calendar), body, wide=wide) as found:
             return [
-                Stored("/".join(segments), etags.parse(response.text("d:getetag")), text)
+                Stored(
+                    "/".join(segments), etags.parse(response.text("d:getetag")), text if fits(text) else ""
+                )
                 async for segments, response in found
                 if len(segments) == _OBJECT_DEPTH and (text := response.text("cal:calendar-data"))
             ]

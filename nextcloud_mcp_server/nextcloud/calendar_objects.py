@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Stored
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, CachedContent
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 
 #: Memory for a text together with its parsed lines, as a multiple of its size (measured: 9.6).
 _READ: Final = 10
@@ -47,6 +48,10 @@ class ReadObject:
         return self._series
 
 
+def _size(text: str) -> int:
+    return sys.getsizeof(text) * _READ + _OBJECT_BYTES
+
+
 Range = tuple[datetime, datetime]
 
 
@@ -69,7 +74,7 @@ class KeptCalendar:
             known[one.id] if one.id in known and known[one.id].stored == one else ReadObject(one)
             for one in stored
         ]
-        size = sum(sys.getsizeof(one.stored.text) * _READ + _OBJECT_BYTES for one in objects)
+        size = sum(_size(one.stored.text) for one in objects)
         return cls(state, within, objects, size)
 
     def covers(self, within: Range | None) -> bool:
@@ -131,12 +136,14 @@ class CalendarObjectsClient(AppClient):
     async def hand(self, use: Use, *, calendar: str | None, within: Range | None = None) -> Listed:
         """Pass the objects of one calendar (one request) or of all (see `_in_all`) to `use`.
 
+        An object beyond the memory of a call is passed without its text, so it is counted as unreadable.
+
         Raises:
           NotFound: No such calendar.
         """
         if calendar is None:
             return await self._in_all(use, within=within)
-        await use(calendar, [ReadObject(one) for one in await self._fetch(calendar, within)])
+        await use(calendar, [ReadObject(one) for one in await self._fetch(calendar, within, HeldBytes())])
         return Listed([calendar], 0)
 
     async def _in_all(self, use: Use, *, within: Range | None) -> Listed:
@@ -152,6 +159,7 @@ class CalendarObjectsClient(AppClient):
         states: dict[str, str] = {}
         boards: list[str] = []
         found: dict[str, KeptCalendar] = {}
+        held = HeldBytes()
 
         async def listing() -> list[str]:
             listed = [each for each in await self._dav.calendars() if self.kind in each.kinds]
@@ -163,8 +171,11 @@ class CalendarObjectsClient(AppClient):
             state = states.get(name)
             calendar = before.get(name)
             if calendar is None or not state or calendar.state != state or not calendar.covers(within):
-                stored = await self._fetch(name, within)
+                stored = await self._fetch(name, within, held)
                 label = known.get(name, "") if state is None else state
+                if not all(each.text for each in stored):
+                    # A later call may have room for all of it.
+                    label = ""
                 calendar = KeptCalendar.of(label, within, stored, calendar)
             found[name] = calendar
             await use(name, calendar.objects)
@@ -188,6 +199,10 @@ class CalendarObjectsClient(AppClient):
         missing.sort(key=lambda name: before.get(name, nothing).size, reverse=True)
         return missing[: self._dav.room]
 
-    async def _fetch(self, name: str, within: Range | None) -> list[Stored]:
+    async def _fetch(self, name: str, within: Range | None, held: HeldBytes) -> list[Stored]:
         low, high = within or (None, None)
-        return await self._dav.objects(name, self.kind, low=low, high=high, wide=True)
+
+        def fits(text: str) -> bool:
+            return held.take(_size(text))
+
+        return await self._dav.objects(name, self.kind, low=low, high=high, wide=True, fits=fits)

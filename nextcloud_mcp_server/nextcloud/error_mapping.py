@@ -84,7 +84,7 @@ _MESSAGE = re.compile(r"<s:message>([^<]*)</s:message>")
 _LONGEST_REASON: Final = 2_000
 _OF_FILES = re.compile(r"/remote\.php/dav/(?:files|trashbin|versions)/[^/]+(/.*)?$")
 #: Nextcloud's message for a quota that is used up (`QuotaPlugin` of its app `dav`).
-_ROOM = re.compile(r"(\d+) required, (\d+) available")
+_ROOM = re.compile(r"(?<!\d)(\d{1,20}) required, (\d{1,20}) available")
 _APP_ROUTE = re.compile(r"/index\.php/apps/([a-z][a-z0-9_]*)/")
 
 

@@ -13,6 +13,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import body, credential_probe, error_mapping, redirect, retry
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import UserLimiter
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
@@ -24,6 +25,8 @@ from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 _T = TypeVar("_T")
 _MAX_BYTES = 33_554_432
 _MAX_ERROR_BYTES = 262_144
+#: Elements of a JSON response: each becomes objects of hundreds of bytes. A list of 50,000 notes has half of that.
+MAX_ELEMENTS = 1_000_000
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
@@ -324,7 +327,12 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
 
     Raises:
       ServerFault: It does not fit the model.
+      TooLarge: It has too many elements.
     """
+    if untrusted.has_more_elements(response.content, MAX_ELEMENTS):
+        raise errors.TooLarge(
+            "Nextcloud's answer has more parts than this server reads at once. Ask for less."
+        )
     try:
         return kind.validate_json(response.content)
     except ValidationError:

@@ -16,6 +16,8 @@ from nextcloud_mcp_server.nextcloud import dav
 MAX_BYTES: Final = 33_554_432
 #: The maximum bytes of one `response` element; a file shared with a thousand users takes a third of this.
 MAX_RESPONSE_BYTES: Final = 262_144
+#: Its tags: each takes a hundred bytes or more until the element ends.
+_MOST_TAGS: Final = 65_536
 _SLICE: Final = 65_536
 #: How much of the end of the document is kept, to find an error document that follows it.
 _TAIL_BYTES: Final = 4_096
@@ -149,7 +151,7 @@ async def read(  # noqa: C901 - one loop, and what may end it
     """
     growing: _Growing | None = None
     beginning = tail = b""
-    total = unfinished = 0
+    total = unfinished = tags = 0
     readable = _ReadableCheck()
     try:
         async for received in chunks:
@@ -166,10 +168,11 @@ async def read(  # noqa: C901 - one loop, and what may end it
             for start in range(0, len(chunk), _SLICE):
                 piece = chunk[start : start + _SLICE]
                 unfinished += len(piece)
+                tags += piece.count(b"<")
                 if responses := readable.record(growing.feed(piece)):
-                    unfinished = 0
+                    unfinished = tags = 0
                     yield responses
-                if unfinished > longest:
+                if unfinished > longest or tags > _MOST_TAGS:
                     raise errors.TooLarge("One entry of Nextcloud's answer does not end: it was not read.")
         if responses := readable.record(_whole(beginning) if growing is None else growing.close()):
             yield responses

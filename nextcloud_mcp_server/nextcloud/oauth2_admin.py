@@ -19,7 +19,7 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import character_references
-from nextcloud_mcp_server.nextcloud import error_mapping
+from nextcloud_mcp_server.nextcloud import body, error_mapping
 from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
@@ -174,7 +174,7 @@ async def registered_redirect(
     headers = {"Accept": "text/html"} | ({} if public_url is None else {"Host": public_url.netloc})
     query = {"client_id": client_id, "response_type": "none", "state": "doctor"}
     try:
-        response = await pool.get(f"{url}{_AUTHORIZE}", params=query, headers=headers)
+        response = await body.look(pool, "GET", f"{url}{_AUTHORIZE}", params=query, headers=headers)
     except httpx2.HTTPError as error:
         raise (
             unreachable(error)
@@ -187,7 +187,10 @@ async def registered_redirect(
 
 def _state(page: str, name: str, kind: TypeAdapter[_T]) -> _T | None:
     """Return one of the values that a page contains for its scripts."""
-    found = re.search(rf'<input[^>]*\bid="initial-state-{re.escape(name)}"[^>]*\bvalue="([^"]*)"', page)
+    # Nothing is read twice: no tag holds “<” (the page escapes it), and only its first such id counts.
+    found = re.search(
+        rf'<input(?>[^<>]*?\bid="initial-state-{re.escape(name)}")[^<>]*?\bvalue="([^"<]*)"', page
+    )
     if found is None:
         return None
     try:

@@ -58,9 +58,6 @@ _AROUND: Final = 8
 
 _ESCAPE: Final = re.compile(r"<U\+([0-9A-F]{4,6})>")
 _RANGE: Final = re.compile("(.)(?:-(.))?", re.DOTALL)
-#: A carriage return without line feed lets the following text overwrite the text before it. In a text without any
-#: line feed it is a line end, as on a Mac before 2001.
-_LINE_ENDS: Final = re.compile("\r\n|\r(?=[^\n]*\\Z)")
 _ONE_LINE: Final = re.compile(f"(?P<kept>{_KEPT})|[{_HIDDEN_CLASS}\t\n\r]")
 _TEXT: Final = re.compile(f"(?P<kept>{_KEPT}|\r\n)|[{_HIDDEN_CLASS}\r]|<(?=U\\+[0-9A-F]{{4,6}}>)")
 

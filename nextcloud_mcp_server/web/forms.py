@@ -63,7 +63,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
         != "application/x-www-form-urlencoded"
     ):
         raise InvalidInput("The form has a content type that this server does not read.")
-    body = b""
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_FORM:

@@ -32,12 +32,12 @@ async def body_of(request: Request, content_type: str, *, error: str = "invalid_
     # A body in another charset could be read differently by a proxy in front of this server.
     if len(given) != 1 or not _says(given[0], content_type):
         raise OAuthRefusal(error, f"Send the body as {content_type}, in UTF-8.")
-    body = b""
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MOST_BYTES:
             raise OAuthRefusal(error, "The body is larger than this server accepts.", status=413)
-    return body
+    return bytes(body)
 
 
 def _says(header: str, content_type: str) -> bool:

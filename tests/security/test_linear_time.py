@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import product
 from time import thread_time
@@ -12,13 +13,15 @@ import h11
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.apps.notes import results
+from nextcloud_mcp_server.apps.contacts.fields import Contact
+from nextcloud_mcp_server.apps.notes import edit, results
 from nextcloud_mcp_server.apps.tags_and_comments.tools import TagRow
 from nextcloud_mcp_server.documents import sheet
 from nextcloud_mcp_server.errors import InvalidInput, TooLarge
 from nextcloud_mcp_server.formats import content_line, event_edit, ical
 from nextcloud_mcp_server.formats.ical import Component
 from nextcloud_mcp_server.formats.recurrence import Series
+from nextcloud_mcp_server.formats.vcard import VCard
 from nextcloud_mcp_server.nextcloud import error_mapping, ranking, sanitize, spelling
 from nextcloud_mcp_server.tools import answer, note_pictures, pagination
 from nextcloud_mcp_server.web import connections
@@ -274,3 +277,42 @@ def test_a_link_is_replaced_in_an_error_that_is_cut() -> None:
 
     assert link not in answer.refusal("x" * (4_000 - 100) + f" {link} " + "y" * 10_000)
     assert "flow/abc" not in answer.refusal(f"{link} {link}")
+
+
+def calendar(text: str) -> object:
+    with suppress(ical.Unreadable):
+        whole = ical.read(f"BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:u\n{text}\nEND:VEVENT\nEND:VCALENDAR\n")
+        return [(line.head, line.value) for line in next(whole.components("VEVENT")).every("A")]
+    return None
+
+
+def contact(text: str) -> object:
+    return Contact.of(VCard.read(f"BEGIN:VCARD\nVERSION:3.0\nFN:a\nTEL;TYPE={text}\nEND:VCARD\n"))
+
+
+def section(text: str) -> object:
+    with suppress(InvalidInput):
+        return edit.replace_section(f"# a\n{text}", "a", "new")
+    return None
+
+
+LOOPS: dict[str, Callable[[str], object]] = {
+    "a calendar object": calendar,
+    "a contact": contact,
+    "a section of a note": section,
+    "an escaped value": content_line.unescape,
+    "a text with hidden characters": sanitize.shown,
+}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a", "\n", "\n ", "A:b\n", "A;B=c:d\n", "BEGIN:X\n", "BEGIN:X\nEND:X\n", "END:X\n", ";", '"', ';"', ",",
+        "\\", "\\,", "=\n", ":1\nTEL:1\n", "\nitem1.TEL:1\nitem1.X-ABLabel:a", "\nCATEGORIES:a", "\nNOTE:a", "# a\n",
+        "\n```\n", "`", "\r", "\u202e", "é",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("loop", LOOPS)
+def test_no_line_is_looked_for_from_the_beginning_again(loop: str, unit: str) -> None:
+    assert is_linear(LOOPS[loop], unit)

@@ -144,3 +144,17 @@ async def test_an_answer_with_too_many_bytes_is_given_up() -> None:
 
     with pytest.raises(TooLarge):
         await drain(repeated(OPENED, one))
+
+
+async def test_an_element_of_many_tags_is_given_up_long_before_its_bytes() -> None:
+    """An object of a calendar may have megabytes of text, but not of tags."""
+    tags = repeated(RESPONSE, b"<d:y/>" * 10_000)
+
+    tracemalloc.start()
+    with pytest.raises(TooLarge, match="does not end"):
+        async for _ in multistatus.read(tags, longest=20 * MEGABYTE):
+            pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 4 * MEGABYTE

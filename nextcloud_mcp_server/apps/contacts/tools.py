@@ -13,7 +13,9 @@ from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import line_ends
 from nextcloud_mcp_server.formats.vcard import VCard
+from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.spelling import folded
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
@@ -29,6 +31,10 @@ _BIRTHDAY = re.compile(r"(\d{4}|-)-(\d\d-\d\d)")
 _LEAP_YEAR = "2000"
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_ENTRIES = 50
+#: A page holds a few hundred cards: shorter ones are not counted. A longer one takes a multiple of its text.
+_SHORT_CARD = 65_536
+_READ = 10
+_LEFT_OUT = "Some contacts are so long that not all of them were read; they are missing here."
 _TAKEN_OFF = Empty("takes it off")
 _FIRST_CONTROL = " "
 
@@ -64,12 +70,17 @@ async def nc_contacts_search_contacts(
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
     window = TopK[Card](_position, limit=limit, after=pagination.unseal(cursor, query, book))
+    held = HeldBytes()
 
     async def look(name: str) -> None:
         async with aclosing(nc.client(ContactsClient).list_cards(name)) as cards:
             async for card in cards:
-                if _matches(card.contact, words, number):
+                if not _matches(card.contact, words, number):
+                    continue
+                if len(card.vcard.text) <= _SHORT_CARD or held.take(len(card.vcard.text) * _READ):
                     window.offer(card)
+                else:
+                    remarks.add(_LEFT_OUT)
 
     await (nc.client(ContactsClient).in_each(look) if book is None else look(book))
     page, more = window.page()

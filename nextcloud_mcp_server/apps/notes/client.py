@@ -19,6 +19,7 @@ from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
 from nextcloud_mcp_server.nextcloud.ids import Id
 
@@ -168,12 +169,17 @@ class NotesClient(AppClient):
         notes: list[SearchedNote] = []
         listed_at = None
         complete = True
+        seen, held = 0, HeldBytes()
         async for page in self._read_pages():
             # Later chunks repeat the time of the first request; notes changed meanwhile are returned again.
             listed_at = listed_at or page.listed_at
-            notes += await _prepared(page.notes[: MOST_SEARCHED - len(notes)], self._http.uid)
-            if len(notes) == MOST_SEARCHED:
-                complete = page.cursor is None and len(page.notes) <= MOST_SEARCHED
+            found = await _prepared(page.notes[: MOST_SEARCHED - seen], self._http.uid)
+            fitting = [one for one in found if held.take(one.size)]
+            notes += fitting
+            seen += len(found)
+            complete = complete and len(fitting) == len(page.notes)
+            if seen == MOST_SEARCHED:
+                complete = complete and page.cursor is None
                 break
         kept = KeptNotes.of(notes, listed_at or 0)
         if self._texts is not None:
@@ -203,7 +209,8 @@ class NotesClient(AppClient):
             if found is None or (found.note.error and one.id not in new):
                 return None
             notes.append(found)
-        return KeptNotes.of(notes, listed_at)
+        renewed = KeptNotes.of(notes, listed_at)
+        return renewed if HeldBytes().take(renewed.size) else None
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request per 500, more for long notes."""

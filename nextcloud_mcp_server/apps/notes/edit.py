@@ -14,7 +14,7 @@ from nextcloud_mcp_server.formats import line_ends, passage
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|\Z)")
 #: A line that may be a heading or a fence: a note of megabytes may have millions of others.
 _MARKED = re.compile(r"^\ufeff* {0,3}(?:#|```|~~~)[^\n]*", re.MULTILINE)
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)(.*)")
 _LISTED_HEADINGS = 20
 
 

@@ -75,6 +75,11 @@ class Row(Answer):
         return {cell.column: cell.value for cell in self.cells}
 
     @property
+    def size(self) -> int:
+        """The approximate size in memory, in bytes."""
+        return 500 + sum(200 + 2 * len(str(cell.value)) for cell in self.cells)
+
+    @property
     def etag(self) -> str:
         """A hash of the row's state, since Tables has no etags."""
         return state_etag.of(

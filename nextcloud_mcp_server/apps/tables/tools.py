@@ -15,6 +15,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.formats import ical_time
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
 from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
@@ -157,9 +158,15 @@ async def _search(
 ) -> tuple[list[Row], int | None]:
     """Filter the rows here, since the API cannot; the second value is None where all were searched."""
     found: list[Row] = []
+    held = HeldBytes()
     for offset in range(0, _SEARCHED_ROWS, _CHUNK):
         rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
-        found += [row for row in rows if matches(row)]
+        for number, row in enumerate(rows, offset):
+            if not matches(row):
+                continue
+            if not held.take(row.size):
+                return found, number
+            found.append(row)
         if len(rows) < _CHUNK:
             return found, None
         seen = offset + len(rows)

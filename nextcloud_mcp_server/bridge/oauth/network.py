@@ -114,12 +114,12 @@ class Network:
 
 async def _body(response: httpx2.Response) -> bytes | None:
     """Read the body; None if it is too large."""
-    body = b""
+    body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > _LARGEST:
             return None
-    return body
+    return bytes(body)
 
 
 def _members(body: bytes) -> dict[str, object] | None:

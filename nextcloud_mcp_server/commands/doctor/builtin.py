@@ -10,6 +10,7 @@ import httpx2
 from nextcloud_mcp_server.auth.builtin.metadata import server_metadata
 from nextcloud_mcp_server.auth.builtin.public_address import is_public
 from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
+from nextcloud_mcp_server.nextcloud import body
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.metadata import Resource
 
@@ -73,7 +74,7 @@ async def _discovery(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
     }
     for url, fields in wanted.items():
         try:
-            answer = (await pool.get(url)).json()
+            answer = (await body.look(pool, "GET", url)).json()
             found = {name: answer.get(name) for name in fields}
         except (httpx2.HTTPError, ValueError, AttributeError):
             return Finding(
@@ -95,7 +96,7 @@ async def _discovery(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
 async def _challenge(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
     """Call without a token: from the response clients learn that and where they have to sign in."""
     try:
-        answer = await pool.post(settings.resource_url, json=_PING)
+        answer = await body.look(pool, "POST", settings.resource_url, json=_PING)
     except httpx2.HTTPError:
         return Finding(
             Verdict.WARN, "first call", f"{settings.resource_url} does not answer from here: {_PROXY}"

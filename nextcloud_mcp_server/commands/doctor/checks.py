@@ -17,7 +17,7 @@ import httpx2
 
 from nextcloud_mcp_server.documents import isolation_check
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudError, NextcloudMcpError, TlsFailed
-from nextcloud_mcp_server.nextcloud import releases
+from nextcloud_mcp_server.nextcloud import body, releases
 from nextcloud_mcp_server.server.database_file import (
     database_file,
     refuse_unusable,
@@ -136,11 +136,11 @@ async def look_there(
     found.append(_tls(base))
     try:
         headers = {} if host is None else {"Host": host}
-        status = await pool.get(f"{base}/status.php", headers=headers)
+        status = await body.look(pool, "GET", f"{base}/status.php", headers=headers)
         found.append(_clock(status, clock()))
-        found.append(_pretty(await pool.get(f"{base}/login", headers=headers)))
+        found.append(_pretty(await body.look(pool, "GET", f"{base}/login", headers=headers)))
         capabilities = f"{base}/ocs/v2.php/cloud/capabilities?format=json"
-        answer = await pool.get(capabilities, headers={"OCS-APIRequest": "true", **headers})
+        answer = await body.look(pool, "GET", capabilities, headers={"OCS-APIRequest": "true", **headers})
         found.append(_throttling(answer, multi_user=multi_user))
     except httpx2.HTTPError:
         found.append(

@@ -11,6 +11,7 @@ from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.auth.outgoing import Outgoing
 from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, NextcloudError, TokenRefused
+from nextcloud_mcp_server.nextcloud import body
 from nextcloud_mcp_server.nextcloud.oauth2_admin import registered_redirect
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.settings.environment import Settings
@@ -59,7 +60,7 @@ async def look_at_grants(settings: Settings, pool: httpx2.AsyncClient) -> list[F
 async def look_at_own_address(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
     """Check that the public address leads to this server, through any proxy before it."""
     try:
-        answer = await pool.get(f"{settings.server_url}/healthz")
+        answer = await body.look(pool, "GET", f"{settings.server_url}/healthz")
     except httpx2.HTTPError:
         return Finding(
             Verdict.WARN,
@@ -203,7 +204,7 @@ async def _sign_in_client(settings: Settings, metadata: IssuerMetadata, pool: ht
     }
     try:
         url = httpx2.URL(metadata.authorization_endpoint).copy_merge_params(query)
-        answer = await pool.get(url, headers={"Accept": "text/html"})
+        answer = await body.look(pool, "GET", url, headers={"Accept": "text/html"})
     except httpx2.HTTPError:
         return Finding(Verdict.WARN, "sign-in client", "its page did not answer: run doctor again.")
     location = urlsplit(answer.headers.get("Location", ""))
@@ -239,7 +240,7 @@ async def _sign_in_client(settings: Settings, metadata: IssuerMetadata, pool: ht
 
 async def _public(public_url: NextcloudUrl, pool: httpx2.AsyncClient) -> Finding:
     try:
-        answer = await pool.get(f"{public_url}/status.php")
+        answer = await body.look(pool, "GET", f"{public_url}/status.php")
         is_nextcloud = answer.status_code == HTTPStatus.OK and "installed" in answer.text
     except httpx2.HTTPError:
         is_nextcloud = False
