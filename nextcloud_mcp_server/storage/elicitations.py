@@ -259,6 +259,7 @@ async def settle(
             state=state,
             error=seal.seal_optional("error", failure and failure.packed()),
             account_name=seal.seal_optional("account_name", account_name),
+            completed_at=now if state is ElicitationState.COMPLETE else None,
         )
     )
     if moved.rowcount == 0:
@@ -388,4 +389,5 @@ def _elicitation(keys: KeyRing, row: Row[Any], now: datetime) -> Elicitation:
         expires_at=row.expires_at,
         failure=None if error is None else Failure.unpacked(error),
         account_name=seal.open_optional("account_name", row.account_name),
+        completed_at=row.completed_at,
     )

@@ -75,6 +75,7 @@ class ElicitationColumns(PersonColumns):
     error: Named[Sealed | None] = Column(SealedValue)
     account_name: Named[Sealed | None] = Column(SealedValue)
     refusals: Named[int] = Column(Integer, server_default="0")
+    completed_at: Named[datetime | None] = Column(UtcTime)
 
 
 class LoginFlowColumns(LeasedColumns):

@@ -43,7 +43,7 @@ class Elicitation:
 
     `url` is what the client was given. `failure` is why the request failed, or what went wrong so far while it is
     open. `account_name` is the name, as people see it, of the Nextcloud account that a complete one
-    connected.
+    connected, `completed_at` when.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Elicitation:
     expires_at: datetime
     failure: Failure | None = None
     account_name: str | None = None
+    completed_at: datetime | None = None
 
     @property
     def error(self) -> str | None:

@@ -1,6 +1,6 @@
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -272,6 +272,27 @@ async def test_what_a_flow_brings_is_kept_only_when_the_request_is_complete(
     flow = await database.login_flows.find(asked.id)
     assert flow is not None
     assert flow.discard is (state is not ElicitationState.COMPLETE)
+
+
+@pytest.mark.parametrize("state", FINAL)
+async def test_the_time_of_completion_is_stored_for_complete_requests_alone(
+    *,
+    database: Database,
+    ask: Ask,
+    advance: Callable[[float], None],
+    now: Callable[[], datetime],
+    state: ElicitationState,
+) -> None:
+    asked = await ask()
+    advance(30)
+
+    await database.elicitations.finish(asked.id, state)
+    at = now()
+    advance(30)
+
+    ended = await database.elicitations.find(asked.id)
+    assert ended is not None
+    assert ended.completed_at == (at if state is ElicitationState.COMPLETE else None)
 
 
 async def test_after_its_time_a_request_can_only_expire(

@@ -38,7 +38,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 ADDED = {
     "credentials": {"refresh_token", "expires_at", "alternate", "retry_at", "lease_owner", "lease_until"},
     "permissions": {"paused"},
-    "elicitations": {"refusals"},
+    "elicitations": {"refusals", "completed_at"},
     "login_flows": {"uid"},
     "accounts": {"mapped"},
     "audit": {"object_name"},
@@ -198,6 +198,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     came = {
         "accounts": {"mapped"},
         "audit": {"object_name"},
+        "elicitations": {"completed_at"},
         "failed_code_exchanges": {"source"},
         "sign_ins": {"sub_hash", "sid_hash", "place", "last_used_at"},
     }
