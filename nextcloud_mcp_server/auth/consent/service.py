@@ -73,7 +73,7 @@ class ConsentService:
         mapped = sign_in is not None and sign_in.mapping_claim is not None
         if provider is None and sign_in is not None and not mapped:
             raise ConfigurationError(
-                "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the "
+                "GRANT_PROVIDER=login_flow needs to know each user's Nextcloud account beforehand: name the "
                 "claim that holds it in ACCOUNT_MAPPING."
             )
         self._database = database
