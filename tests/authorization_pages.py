@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from nextcloud_mcp_server.auth.builtin.authorization import Authorization
 from nextcloud_mcp_server.auth.builtin.authorize_request import Requests
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
+from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import NextcloudSignIn
@@ -23,7 +24,8 @@ from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.web.middleware import WebConfig
 from tests.access_fields import fields_for
-from tests.clients_fixtures import Internet
+from tests.clients_fixtures import Internet, Said
+from tests.cloud_fixtures import app_logo
 from tests.consent_fixtures import run_sql
 from tests.multi_user_pages import (
     NEXTCLOUD,
@@ -43,6 +45,8 @@ LOOPBACK = "http://127.0.0.1:9/callback"
 CURSOR = "cursor://anysphere.cursor-mcp/oauth/callback"
 #: A place that a client with a document names, besides its own host.
 ELSEWHERE = "https://elsewhere.example/cb"
+
+LOGO = "https://cdn.example.net/logo.png"
 
 _FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
 
@@ -76,6 +80,7 @@ class AuthorizationPages:
     internet: Internet = field(default_factory=Internet)
     _sign_in: NextcloudSignIn = field(init=False)
     _documents: ClientDocuments = field(init=False)
+    _logos: ClientLogos = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -99,6 +104,7 @@ class AuthorizationPages:
             self.internet.open(),
             clock=pages.clock,
         )
+        self._logos = ClientLogos(pages.database.clients, self.internet.open(), seconds=60.0)
 
     async def ready(self) -> Authorization:
         pages = self.pages
@@ -119,10 +125,12 @@ class AuthorizationPages:
             nextcloud_url=pages.nextcloud,
             clock=pages.clock,
             on_changed=lambda: None,
+            logos=self._logos,
         )
 
     async def consent_service(self) -> ConsentService:
-        return self.pages.consent_service(PageSignIn(self.pages.database, self._sign_in), self.pages.provider)
+        sign_in = PageSignIn(self.pages.database, self._sign_in)
+        return self.pages.consent_service(sign_in, self.pages.provider, logos=self._logos)
 
     def application(self, settings: WebConfig | None = None) -> ASGIApp:
         """Build the application as the server does."""
@@ -138,6 +146,11 @@ class AuthorizationPages:
             self.internet.answers[client_id] = httpx2.ConnectError("refused")
         self.restart()
         return client_id
+
+    async def client_with_logo(self, client_id: str, **changes: object) -> str:
+        """Add a client that names a logo, which can be fetched."""
+        self.internet.answers[LOGO] = Said(content=app_logo(), headers={"Content-Type": "image/png"})
+        return await self.client(client_id, logo=LOGO, **changes)
 
     def admit_only(self, *groups: str) -> None:
         """Let only members of these groups sign in."""

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.auth.builtin.authorization import Authorization
+from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.login_flow import LoginFlowProvider, Poller
@@ -125,7 +126,13 @@ class MultiUserPages:
             self._sign_ins[claim] = self.new_sign_in(claim)
         return self.consent_service(self._sign_ins[claim], None if self.follows else self.provider)
 
-    def consent_service(self, sign_in: SignInFlow[Any], provider: NextcloudOAuth2 | None) -> ConsentService:
+    def consent_service(
+        self,
+        sign_in: SignInFlow[Any],
+        provider: NextcloudOAuth2 | None,
+        *,
+        logos: ClientLogos | None = None,
+    ) -> ConsentService:
         """Build the service for users who sign in this way."""
         return ConsentService(
             self.database,
@@ -138,6 +145,7 @@ class MultiUserPages:
             clock=self.clock,
             on_changed=lambda: None,
             tokens=self.tokens,
+            logos=logos,
         )
 
     def application(self, settings: WebConfig | None = None) -> ASGIApp:

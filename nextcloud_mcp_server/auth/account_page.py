@@ -1,6 +1,6 @@
 """The account page: what a signed-in user sees and changes of their own connection."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ from nextcloud_mcp_server.auth.consent.views import (
 )
 from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.oauth_records import Holder
 from nextcloud_mcp_server.storage.records import (
     CODE_USED,
@@ -50,11 +51,19 @@ class ClientTokens(Protocol):
         ...
 
 
+class ClientLogos(Protocol):
+    """The logos that clients name in their metadata."""
+
+    async def of_all(self, client_ids: Collection[str]) -> Mapping[str, Picture]:
+        """Return the logos of those clients that have one."""
+        ...
+
+
 class AccountPage:
     """Reads and changes the signed-in user's own connection; every query is limited to their principal.
 
     `on_changed` is called after a change of what a client may do, so that caches are dropped. `tokens` is given
-    only where this server issues tokens to clients itself.
+    only where this server issues tokens to clients itself, and `logos` where it fetches those of clients.
     """
 
     def __init__(
@@ -66,6 +75,7 @@ class AccountPage:
         clock: Callable[[], datetime],
         on_changed: Callable[[], None],
         tokens: ClientTokens | None = None,
+        logos: ClientLogos | None = None,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         self._database = database
@@ -74,6 +84,7 @@ class AccountPage:
         self._clock = clock
         self._on_changed = on_changed
         self._tokens = tokens
+        self._logos = logos
         self._revoke_seconds = revoke_seconds
 
     async def view(self, who: SignedIn) -> AccountView:
@@ -82,12 +93,17 @@ class AccountPage:
         permissions = await self._database.grants.permissions(who.principal)
         entries = await self._database.audit.recent(who.principal, _ENTRIES_READ)
         holders = [] if self._tokens is None else await self._tokens.holders(who.principal)
+        known = [permission.client_id for permission in permissions]
+        logos: Mapping[str, Picture] = {} if self._logos is None else await self._logos.of_all(known)
         return AccountView(
             nextcloud_host=self._policy.nextcloud_host,
             uid=grant.account.uid if grant else None,
             display_name=grant.account.display_name if grant else "",
             needs_reauth=grant is not None and grant.credential.needs_reauth,
-            clients=tuple(self._client(permission, entries) for permission in permissions),
+            clients=tuple(
+                self._client(permission, entries, logos.get(permission.client_id))
+                for permission in permissions
+            ),
             signed_in=tuple(self._signed_in(holder, permissions) for holder in holders),
             alerts=tuple(
                 ReusedToken(_name_of(entry.client_id, permissions), entry.at)
@@ -100,7 +116,7 @@ class AccountPage:
         name = _name_of(holder.client_id, permissions)
         return SignedInClient(holder.client_id, name, holder.since, holder.last_used_at)
 
-    def _client(self, permission: Permission, entries: list[AuditEntry]) -> ClientView:
+    def _client(self, permission: Permission, entries: list[AuditEntry], logo: Picture | None) -> ClientView:
         own = [entry for entry in entries if entry.client_id == permission.client_id]
         return ClientView(
             client_id=permission.client_id,
@@ -114,6 +130,7 @@ class AccountPage:
                 RecentAction(entry.at, entry.action, entry.result, entry.object_name)
                 for entry in own[:_ACTIONS_SHOWN]
             ),
+            logo=logo,
         )
 
     async def set_scopes(self, who: SignedIn, client_id: str, scopes: frozenset[str]) -> None:

@@ -72,7 +72,7 @@ def say_why_no_page(settings: Settings) -> None:
     """Log why people go straight to Nextcloud, where the operator did not choose it."""
     if reason := _why_unreachable(settings):
         logger.info(
-            "%s, where no browser may reach its consent page: people go straight to Nextcloud, and allow all that the "
+            "%s, where no browser may reach its consent page: users go straight to Nextcloud, and allow all that the "
             "toolsets need. CONSENT_PAGE=loopback shows the page all the same.",
             reason[0].upper() + reason[1:],
         )

@@ -72,7 +72,7 @@ class LoopbackPages:
             except OSError as error:
                 raise ConfigurationError(
                     f"This computer gives no port for the consent page ({error.strerror or error}). With "
-                    "CONSENT_PAGE=nextcloud people go straight to Nextcloud."
+                    "CONSENT_PAGE=nextcloud users go straight to Nextcloud."
                 ) from error
             self._port = _Port(listener, f"/{secrets.token_urlsafe(24)}")
         self._port.elicitation_ids.add(elicitation_id)

@@ -101,7 +101,7 @@ def looks_wrong(settings: Fields) -> list[str]:
             "it answers no reverse proxy that could add it. In a container publish the port on 127.0.0.1 alone; to "
             "reach it from other computers use MODE=builtin."
         )
-    return found + _without_effect(settings, MULTI_USER, "it is for many people (MODE=oidc or MODE=builtin)")
+    return found + _without_effect(settings, MULTI_USER, "it is for many users (MODE=oidc or MODE=builtin)")
 
 
 def _without_effect(settings: Fields, fields: Iterable[str], why: str) -> list[str]:
@@ -220,7 +220,7 @@ def _check_multi_user(settings: Fields) -> None:
     if settings.nextcloud_mcp_secret is not None:
         raise ConfigurationError(
             f"NEXTCLOUD_MCP_SECRET does not say who calls: take it out; with MODE={mode} clients send a token of the "
-            f"{'identity provider' if mode == 'oidc' else 'person who uses them'}."
+            f"{'identity provider' if mode == 'oidc' else 'user who uses them'}."
         )
     if settings.no_local_auth:
         raise ConfigurationError(
@@ -229,12 +229,12 @@ def _check_multi_user(settings: Fields) -> None:
     if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
         # It is created at each start, so it has no OAuth client and no user could consent.
         raise ConfigurationError(
-            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two people play "
+            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two users play "
             f"with 'nextcloud-mcp-server demo --mode {mode}'."
         )
     if settings.transport == "stdio":
         raise ConfigurationError(
-            f"--transport stdio is for one person: leave it out with MODE={mode}, which serves over HTTP."
+            f"--transport stdio is for one user: leave it out with MODE={mode}, which serves over HTTP."
         )
 
 
@@ -329,7 +329,7 @@ def _check_grants(settings: Fields) -> None:
     if settings.grant_provider == "login_flow" and settings.mapping_claim is None:
         # The browser that finishes a login flow decides which account it opens, so the account must be known before.
         raise ConfigurationError(
-            "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the claim that "
+            "GRANT_PROVIDER=login_flow needs to know each user's Nextcloud account beforehand: name the claim that "
             "holds it in ACCOUNT_MAPPING, or use GRANT_PROVIDER=nextcloud_oauth2."
         )
 

@@ -14,7 +14,7 @@ def refuse(settings: Fields) -> None:
         return
     if settings.multi_user or settings.transport != "stdio":
         # A caller over HTTP may be at another computer.
-        raise ConfigurationError("LOCAL_FOLDER is for one person over stdio alone: leave it out.")
+        raise ConfigurationError("LOCAL_FOLDER is for one user over stdio alone: leave it out.")
     folder, ours = settings.local_folder.resolve(), settings.data_path.resolve()
     if not settings.local_folder.is_absolute() or not folder.is_dir():
         raise ConfigurationError("LOCAL_FOLDER names no folder: give the full path of one that is there.")

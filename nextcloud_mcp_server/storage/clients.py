@@ -149,6 +149,7 @@ def _values(keys: KeyRing, client: Client) -> dict[str, object]:
         "secret_hash": client.secret_hash,
         "scopes": None if client.scopes is None else sorted(client.scopes),
         "native": client.native,
+        "logo": client.logo,
     }
     return {
         "client_id": client.client_id,
@@ -174,4 +175,6 @@ def _client(keys: KeyRing, row: Row[Any]) -> Client | None:
         created_at=row.created_at,
         last_used_at=row.last_used_at,
         native=details["native"],
+        # Clients that were stored before have none.
+        logo=details.get("logo", ""),
     )

@@ -27,7 +27,7 @@ class Client:
 
     A `registered` one came by RFC 7591; the id of a `document` is the URL of its metadata. `created_at` is when
     it was registered, or its document was last read. With `scopes` None all scopes are possible; `native` says
-    that its codes go to the user's own computer.
+    that its codes go to the user's own computer. `logo` is the address of its logo, empty where it names none.
     """
 
     client_id: str
@@ -40,6 +40,7 @@ class Client:
     created_at: datetime
     last_used_at: datetime | None
     native: bool
+    logo: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ class Card:
     more: Sequence[Row]
     paused: bool
     recent: Sequence[Line]
+    logo: str = ""
 
     @classmethod
     def of(cls, client: ClientView, *, now: datetime, alone: bool) -> "Card":
@@ -96,6 +97,7 @@ class Card:
             more=[row for row in rows if not row.chosen],
             paused=client.paused,
             recent=[Line.of(one, now=now) for one in recent],
+            logo="" if client.logo is None else client.logo.data_uri,
         )
 
 

@@ -57,7 +57,7 @@ class AuthorizePages:
             asked = await authorizations.read(_question(request), sender=client_address(request.scope))
         except ReturnToClient as error:
             return _back_page(request, "not_possible", error.asked, error.url, status=400)
-        return self._consent(request, authorizations, asked)
+        return await self._consent(request, authorizations, asked)
 
     async def answer(self, request: Request) -> Response:
         """Handle the form with the user's answer."""
@@ -75,7 +75,7 @@ class AuthorizePages:
             return _sent_page(request, asked, authorizations.denied(asked), kind="denied")
         chosen = scopes_in(form, asked.request.scopes)
         if answer != "allow" or not chosen:
-            return self._consent(
+            return await self._consent(
                 request, authorizations, asked, chosen=chosen, nothing_chosen=answer == "allow"
             )
         try:
@@ -161,7 +161,7 @@ class AuthorizePages:
         welcome = await (await self._authorizations()).completed(auth_transaction_id, browser=session.browser)
         return welcome.connected
 
-    def _consent(
+    async def _consent(
         self,
         request: Request,
         authorizations: Authorization,
@@ -173,6 +173,7 @@ class AuthorizePages:
         """Render what the client requests. No call waits yet, so nothing is chosen beforehand."""
         session = BrowserSession.of(request, self._keys())
         sealed = authorizations.seal(asked)
+        logo = await authorizations.logo(asked)
         question = Question(
             kind="authorize",
             client=Name.of(asked.client.name),
@@ -190,6 +191,7 @@ class AuthorizePages:
             facts=_facts(asked),
             imitates=asked.imitates or "",
             warning="authorize.warn_program" if _app(asked) else "",
+            logo="" if logo is None else logo.data_uri,
         )
         rows = rows_of(asked.request.scopes, chosen=chosen)
         response = question_page(request.headers, question, rows, nothing_chosen=400 if nothing_chosen else 0)

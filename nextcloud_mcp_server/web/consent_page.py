@@ -40,7 +40,7 @@ class Question:
     `kind` is where the catalogue has its title and heading. `about`, `warning`, `asks` and `notes` are keys of the
     catalogue, the first two empty for none. `fields` are hidden ones, among them the value that proves that the
     form came from this server's page. `person` is the signed-in user, None where nobody is signed in;
-    `change_fields` are for the button with which another user signs in.
+    `change_fields` are for the button with which another user signs in. `logo` is the client's, as a data URI.
     """
 
     kind: str
@@ -56,6 +56,7 @@ class Question:
     warning: str = ""
     person: Name | None = None
     change_fields: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    logo: str = field(default="", repr=False)
 
 
 def question_page(

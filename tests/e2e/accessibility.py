@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from playwright.async_api import Page
-from playwright.sync_api import Browser, ConsoleMessage, Error, ViewportSize
+from playwright.sync_api import Browser, ConsoleMessage, Error, Route, ViewportSize
 from playwright.sync_api import Page as BlockingPage
 
 from tests.e2e.single_user_server import DESKTOP, WindowOptions
@@ -57,6 +57,8 @@ def assert_each_page_is_accessible(
         show(page)
         page.evaluate(axe)
         assert page.evaluate("document.documentElement.lang") == look["locale"], name
+        # The waiting page reloads itself, and would take axe away.
+        page.route("**/*", _stay)
         for scheme, size in _views(look):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size(size)
@@ -69,6 +71,13 @@ def assert_each_page_is_accessible(
         page.set_viewport_size(look["viewport"])
     window.close()
     assert refused == []
+
+
+def _stay(route: Route) -> None:
+    if route.request.is_navigation_request():
+        route.abort("aborted")
+    else:
+        route.continue_()
 
 
 def _views(look: WindowOptions) -> Iterable[tuple[Literal["light", "dark"], ViewportSize]]:

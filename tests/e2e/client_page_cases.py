@@ -18,7 +18,7 @@ _LONG_HOST = "assistants.department-of-long-names.university.example.org"
 
 def _claude(stage: MultiUserServers, page: Page) -> None:
     """Send the authorization request of a hosted client with a metadata document."""
-    stage.clients.client(DOCUMENT)
+    stage.clients.client_with_logo(DOCUMENT)
     page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
 
 
@@ -194,6 +194,7 @@ def _account_apps(stage: MultiUserServers, page: Page) -> None:
 
 
 def _account_of_a_household(stage: MultiUserServers, page: Page) -> None:
+    stage.clients.client_with_logo(DOCUMENT)
     stage.consent_service.client(client_id=DOCUMENT)
     stage.consent_service.app(client_id=DOCUMENT)
     stage.consent_service.app(

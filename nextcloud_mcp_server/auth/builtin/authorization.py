@@ -17,6 +17,7 @@ from uuid import uuid4
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.builtin.authorize_request import Asked, Requests, back_to
+from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import (
     CLIENT,
     LIFETIME,
@@ -36,6 +37,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     Unsealable,
 )
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
 from nextcloud_mcp_server.storage.oauth_records import (
     AuthorizationTransaction,
@@ -105,8 +107,10 @@ class Authorization:
         nextcloud_url: str,
         clock: Callable[[], datetime],
         on_changed: Callable[[], None],
+        logos: ClientLogos | None = None,
     ) -> None:
         self._database = database
+        self._logos = logos
         self._requests = requests
         self._sign_in = sign_in
         self._tokens = tokens
@@ -117,6 +121,10 @@ class Authorization:
         self._nextcloud_url = nextcloud_url
         self._clock = clock
         self._on_changed = on_changed
+
+    async def logo(self, asked: Asked) -> Picture | None:
+        """Return the logo of a client; none of one that imitates another client."""
+        return None if self._logos is None or asked.imitates else await self._logos.of(asked.client)
 
     async def read(self, params: Params, *, sender: str = "") -> Asked:
         """Check an authorization request; see `Requests.read`."""

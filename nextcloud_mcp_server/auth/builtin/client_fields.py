@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from nextcloud_mcp_server.auth.builtin import redirects
+from nextcloud_mcp_server.auth.builtin import document_source, redirects
 from nextcloud_mcp_server.auth.scopes import expand
 from nextcloud_mcp_server.errors import OAuthRefusal
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
@@ -31,11 +31,15 @@ class ClientRules:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The metadata that is used; `name` is empty if absent, and has no hidden characters."""
+    """The metadata that is used; `name` is empty if absent, and has no hidden characters.
+
+    `logo` is an address that this server may ask, empty where there is none.
+    """
 
     name: str
     redirect_uris: tuple[str, ...]
     scopes: frozenset[str] | None
+    logo: str = ""
 
     @property
     def native(self) -> bool:
@@ -56,6 +60,7 @@ def read(fields: Fields, rules: ClientRules) -> Described:
         name=_short(escape_hidden(name)),
         redirect_uris=_redirect_uris(fields.get("redirect_uris"), rules),
         scopes=_scopes(fields.get("scope"), rules),
+        logo=_logo(fields.get("logo_uri")),
     )
 
 
@@ -104,6 +109,11 @@ def _scopes(value: object, rules: ClientRules) -> frozenset[str] | None:
     """
     asked = expand(value.split()) & rules.scopes if isinstance(value, str) else frozenset[str]()
     return asked if asked not in (frozenset(), rules.at_sign_in, rules.scopes) else None
+
+
+def _logo(value: object) -> str:
+    # The rules for the address of a document: https, a host's name, its usual port.
+    return value if isinstance(value, str) and document_source.host_of(value) is not None else ""
 
 
 def _short(name: str) -> str:

@@ -186,6 +186,7 @@ class ClientDocuments:
             created_at=self._clock(),
             last_used_at=None,
             native=described.native,
+            logo=described.logo,
         )
 
 

@@ -83,6 +83,7 @@ class Registration:
             created_at=self._clock(),
             last_used_at=None,
             native=described.native,
+            logo=described.logo,
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, ClientTokens
+from nextcloud_mcp_server.auth.account_page import REVOKE_SECONDS, AccountPage, ClientLogos, ClientTokens
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.grant_flow import GrantFlow
@@ -67,12 +67,13 @@ class ConsentService:
         clock: Callable[[], datetime],
         on_changed: Callable[[], None],
         tokens: ClientTokens | None = None,
+        logos: ClientLogos | None = None,
         revoke_seconds: float = REVOKE_SECONDS,
     ) -> None:
         mapped = sign_in is not None and sign_in.mapping_claim is not None
         if provider is None and sign_in is not None and not mapped:
             raise ConfigurationError(
-                "GRANT_PROVIDER=login_flow needs to know each person's Nextcloud account beforehand: name the "
+                "GRANT_PROVIDER=login_flow needs to know each user's Nextcloud account beforehand: name the "
                 "claim that holds it in ACCOUNT_MAPPING."
             )
         self._database = database
@@ -96,6 +97,7 @@ class ConsentService:
             clock=clock,
             on_changed=on_changed,
             tokens=tokens,
+            logos=logos,
             revoke_seconds=revoke_seconds,
         )
 

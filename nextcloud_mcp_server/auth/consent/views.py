@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.consent.policy import LIFETIME
+from nextcloud_mcp_server.nextcloud.picture import Picture
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState, PendingGrant, SignedIn
 
@@ -95,7 +96,10 @@ class RecentAction:
 
 @dataclass(frozen=True, slots=True)
 class ClientView:
-    """The scopes of one client and its recent actions; `offered` are the scopes that could be permitted."""
+    """The scopes of one client and its recent actions; `offered` are the scopes that could be permitted.
+
+    `logo` is the one that the client names in its metadata.
+    """
 
     client_id: str
     name: str
@@ -105,6 +109,7 @@ class ClientView:
     last_used_at: datetime | None
     paused: bool
     recent: tuple[RecentAction, ...]
+    logo: Picture | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.authorization import Authorization
 from nextcloud_mcp_server.auth.builtin.authorize_request import Requests
 from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
+from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import NextcloudSignIn
@@ -112,13 +113,18 @@ class Builtin(MultiUserMode[BuiltinAuth]):
         tokens, sign_in = self._tokens(services), self._sign_in(services, exchange_limiter)
         allowed = AllowedClients(frozenset(settings.allowed_clients), frozenset(settings.denied_clients))
         clients, rules = Clients(database.clients, clock=clock, allowed=allowed), self._rules(services)
-        documents = None
+        documents, logos = None, None
         if settings.client_metadata_documents:
+            # The address cannot be checked through a proxy, and a page would show what is there.
+            if settings.client_metadata_proxy is None:
+                logos = ClientLogos(database.clients, self._documents, hosts=allowed)
             documents = ClientDocuments(database.clients, rules, self._documents, clock=clock, hosts=allowed)
         requests = self._requests(services, clients, documents)
-        authorization = self._authorization(services, requests, sign_in, tokens)
+        authorization = self._authorization(services, requests, sign_in, tokens, logos)
         page_sign_in = PageSignIn(database, sign_in)
-        consent_service = self.consent_service(services, page_sign_in, exchange_limiter, tokens=tokens)
+        consent_service = self.consent_service(
+            services, page_sign_in, exchange_limiter, tokens=tokens, logos=logos
+        )
         registration = Registration(database.clients, rules, clock=clock)
         auth = BuiltinAuth(
             consent_service,
@@ -157,7 +163,12 @@ class Builtin(MultiUserMode[BuiltinAuth]):
         )
 
     def _authorization(
-        self, services: Services, requests: Requests, sign_in: NextcloudSignIn, tokens: Tokens
+        self,
+        services: Services,
+        requests: Requests,
+        sign_in: NextcloudSignIn,
+        tokens: Tokens,
+        logos: ClientLogos | None,
     ) -> Authorization:
         return Authorization(
             services.database,
@@ -170,6 +181,7 @@ class Builtin(MultiUserMode[BuiltinAuth]):
             nextcloud_url=services.policy.nextcloud_url,
             clock=self.overrides.clock,
             on_changed=services.forget,
+            logos=logos,
         )
 
     def _rules(self, services: Services) -> ClientRules:

@@ -12,7 +12,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.account_page import ClientTokens
+from nextcloud_mcp_server.auth.account_page import ClientLogos, ClientTokens
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
@@ -116,6 +116,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
         exchange_limiter: ExchangeLimiter,
         *,
         tokens: ClientTokens | None = None,
+        logos: ClientLogos | None = None,
     ) -> ConsentService:
         """Create what is behind the pages, for users who sign in with `sign_in`."""
         return ConsentService(
@@ -129,6 +130,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
             clock=self.overrides.clock,
             on_changed=services.forget,
             tokens=tokens,
+            logos=logos,
         )
 
     def exchange_limiter(self, services: Services) -> ExchangeLimiter:

@@ -154,7 +154,7 @@ async def test_access_that_cannot_be_opened_can_only_be_ended_by_hand(people: Co
     assert people.provider.revoked == []
 
 
-async def test_disconnecting_twice_is_no_trouble(people: ConsentSetup) -> None:
+async def test_disconnecting_twice_changes_nothing_more(people: ConsentSetup) -> None:
     alice = await people.browser("alice")
 
     assert await people.consent_service.disconnect(alice.who) is True

@@ -77,10 +77,10 @@ def test_everything_about_clients_can_be_narrowed() -> None:
         ({"token_encryption_keys": None}, "TOKEN_ENCRYPTION_KEYS is missing"),
         ({"nextcloud_oauth_client_id": None}, "NEXTCLOUD_OAUTH_CLIENT_ID is missing"),
         ({"nextcloud_oauth_client_secret": None}, "NEXTCLOUD_OAUTH_CLIENT_SECRET is missing"),
-        ({"nextcloud_mcp_secret": "x" * 32}, "clients send a token of the person who uses them"),
+        ({"nextcloud_mcp_secret": "x" * 32}, "clients send a token of the user who uses them"),
         ({"no_local_auth": True}, "--no-local-auth does not say who calls"),
         ({"sandbox": True}, "demo --mode builtin"),
-        ({"transport": "stdio"}, "--transport stdio is for one person"),
+        ({"transport": "stdio"}, "--transport stdio is for one user"),
         (
             {"nextcloud_username": "alice", "nextcloud_app_password": "p"},
             "would make all users one Nextcloud user",
@@ -160,7 +160,7 @@ def test_settings_of_this_mode_are_said_to_have_no_effect_elsewhere() -> None:
     personal = load(nextcloud_host="https://cloud.example.org", allowed_groups="staff")
 
     assert personal.warnings == (
-        "ALLOWED_GROUPS has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
+        "ALLOWED_GROUPS has no effect with MODE=personal: it is for many users (MODE=oidc or MODE=builtin).",
     )
 
 

@@ -227,7 +227,7 @@ def test_what_another_grant_provider_does_not_need_is_not_missed() -> None:
         ({"grant_provider": "password"}, "Invalid GRANT_PROVIDER"),
         ({"account_mapping": ""}, "Invalid ACCOUNT_MAPPING"),
         ({"token_scopes": "some"}, "Invalid TOKEN_SCOPES"),
-        ({"transport": "stdio"}, "--transport stdio is for one person"),
+        ({"transport": "stdio"}, "--transport stdio is for one user"),
         ({"sandbox": True}, "--sandbox knows no OAuth client"),
         ({"no_local_auth": True}, "--no-local-auth does not say who calls"),
         ({"nextcloud_mcp_secret": "s" * 32}, "NEXTCLOUD_MCP_SECRET does not say who calls"),
@@ -302,8 +302,8 @@ def test_what_is_for_many_people_is_pointed_out_to_one_person() -> None:
     found = load(oidc_issuer="https://id.example.org", trusted_proxies="10.0.0.7").warnings
 
     assert found == (
-        "TRUSTED_PROXIES has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
-        "OIDC_ISSUER has no effect with MODE=personal: it is for many people (MODE=oidc or MODE=builtin).",
+        "TRUSTED_PROXIES has no effect with MODE=personal: it is for many users (MODE=oidc or MODE=builtin).",
+        "OIDC_ISSUER has no effect with MODE=personal: it is for many users (MODE=oidc or MODE=builtin).",
     )
 
 

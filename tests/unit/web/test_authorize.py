@@ -25,6 +25,7 @@ from tests.access_fields import choices_in, chosen_in, told_in
 from tests.authorization_pages import (
     CURSOR,
     HOSTED,
+    LOGO,
     LOOPBACK,
     AuthorizationPages,
     allowed_by,
@@ -36,7 +37,7 @@ from tests.authorization_pages import (
     return_from_nextcloud,
 )
 from tests.callback_results import shown
-from tests.multi_user_pages import NEXTCLOUD, ORIGIN, state_of, target_of
+from tests.multi_user_pages import NEXTCLOUD, ORIGIN, sign_in, state_of, target_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
 
@@ -121,6 +122,45 @@ async def test_a_client_without_a_name_is_called_an_assistant(
 
     assert "<title>an assistant wants" in page.text.lower().replace("<bdi>", "")
     assert "given by the app" not in page.text
+
+
+async def test_the_logo_of_a_client_is_in_the_page_and_said_to_be_the_apps_own(
+    known: AuthorizationPages, browser: httpx2.AsyncClient
+) -> None:
+    await known.client_with_logo(DOCUMENT)
+
+    page = await browser.get(ask_url(DOCUMENT))
+
+    assert '<img class="app-logo" src="data:image/png;base64,' in page.text
+    assert LOGO not in page.text
+    assert "“<bdi>Claude</bdi>” and its picture are given by the app." in page.text
+
+
+async def test_the_account_page_shows_the_logos_of_the_clients_that_have_one(
+    known: AuthorizationPages, browser: httpx2.AsyncClient
+) -> None:
+    await known.client_with_logo(DOCUMENT)
+    await known.pages.client(client_id=DOCUMENT)
+    await known.pages.client(client_id="mcp-claude", name="Other")
+    await sign_in(browser, known.pages)
+
+    page = await browser.get("/account")
+
+    assert re.search(
+        r'<h2><img class="app-logo" src="data:image/png;base64,[^"]+" [^>]+> <bdi>Claude', page.text
+    )
+    assert "<h2><bdi>Other</bdi>" in page.text
+
+
+async def test_a_client_that_imitates_another_has_no_logo(
+    known: AuthorizationPages, browser: httpx2.AsyncClient
+) -> None:
+    imitator = await known.client_with_logo("https://evil.example/client.json")
+
+    page = await browser.get(ask_url(imitator))
+
+    assert "The name looks like “Claude”" in page.text
+    assert "<img" not in page.text
 
 
 async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) -> None:
