@@ -21,6 +21,7 @@ import anyio
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
 from nextcloud_mcp_server.errors import GrantDead, NextcloudError, StorageError, Throttled, TimedOut
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Tokens
+from nextcloud_mcp_server.telemetry import metrics
 
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
@@ -82,14 +83,18 @@ class TokenRefresh:
         provider = self._providers.get(current.provider)
         if provider is None:
             # The settings name another provider than the one that gave this: only a new consent helps.
+            metrics.REFRESHES.add("refused")
             await self._database.grants.release(current.id, owner=owner, retry_at=None)
             return Outcome(replace(current, needs_reauth=True, alternate=None))
         try:
             tokens = await self._request(provider, current)
         except GrantDead as error:
+            metrics.REFRESHES.add("refused")
             return await self._give_up(grant, current, owner, error)
         except NextcloudError as error:
+            metrics.REFRESHES.add("postponed")
             return await self._postpone(current, owner, error)
+        metrics.REFRESHES.add("refreshed")
         return await self._keep(provider, current, owner, tokens)
 
     async def _request(self, provider: RedirectProvider, current: Credential) -> Tokens:

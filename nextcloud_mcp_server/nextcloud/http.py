@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import unquote
 from urllib.request import Request
@@ -21,6 +22,7 @@ from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_
 from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
 from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.telemetry import metrics
 
 _T = TypeVar("_T")
 _MAX_BYTES = 33_554_432
@@ -305,12 +307,22 @@ class NextcloudHttp:
         hops = 0
         while True:
             request = self._pool.build_request(method, url, **options)
-            response = await self._pool.send(request, stream=True, auth=self._auth)
+            response = await self._counted(request)
             if response.status_code not in _REDIRECTS:
                 return response
             await response.aclose()
             url = redirect.followed(response, last=bool(hops))
             hops += 1
+
+    async def _counted(self, request: httpx2.Request) -> httpx2.Response:
+        began, status = monotonic(), "none"
+        try:
+            response = await self._pool.send(request, stream=True, auth=self._auth)
+            status = str(response.status_code)
+        finally:
+            metrics.RESPONSES.add(request.method, status)
+            metrics.RESPONSE_SECONDS.add(request.method, value=monotonic() - began)
+        return response
 
     def _check_person(self, response: httpx2.Response) -> None:
         """Raise WrongAccount for a response that names another user; the unread connection is closed."""

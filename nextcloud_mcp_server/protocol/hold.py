@@ -6,6 +6,7 @@ import anyio
 from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.telemetry import metrics
 
 #: The interval of progress notifications to a waiting client.
 PROGRESS_SECONDS = 3.0
@@ -31,6 +32,21 @@ async def hold(
     progress_seconds: float = PROGRESS_SECONDS,
 ) -> bool:
     """Wait until a consent request has ended, or until a time of the event loop; return whether it has."""
+    metrics.HELD_CALLS.add()
+    try:
+        return await _hold(ctx, pending, elicitation_id, until=until, progress_seconds=progress_seconds)
+    finally:
+        metrics.HELD_CALLS.add(value=-1)
+
+
+async def _hold(
+    ctx: ServerRequestContext[Any, Any],
+    pending: Pending,
+    elicitation_id: str,
+    *,
+    until: float,
+    progress_seconds: float,
+) -> bool:
     reports = 0
     while True:
         left = max(until - anyio.current_time(), 0.0)

@@ -1,4 +1,7 @@
-"""Logs each MCP request in one line: who called what, how it ended, and how long it took; never what it contained."""
+"""Logs and counts each MCP request.
+
+The log line says who called what, how it ended, and how long it took; never what it contained.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.auth.principal import PERSONAL_ISSUER, Caller
+from nextcloud_mcp_server.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +22,28 @@ logger = logging.getLogger(__name__)
 _LONGEST = 100
 #: What the parameters of these methods call the object that is named in the log: it stands in a list of this server.
 _NAMED = {"tools/call": "tool", "prompts/get": "prompt"}
+_UNKNOWN = "(unknown)"
 _TRACK = "elicitation/track"
+#: The methods that are counted by name.
+_METHODS = frozenset(
+    {
+        "completion/complete",
+        _TRACK,
+        "initialize",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+        "tools/call",
+        "tools/list",
+    }
+)
 _ASKED_CODES = frozenset({-32042, -32000})
 
 
@@ -57,16 +82,25 @@ class McpLog:
             logs.request_id.reset(token)
 
     def _log(self, ctx: ServerRequestContext[Any, Any], status: str, seconds: float) -> None:
+        name = str((ctx.params or {}).get("name")) if ctx.method in _NAMED else ""
+        name = name if not name or name in self._known else _UNKNOWN
+        _count(ctx.method, name, status, seconds)
         if not logger.isEnabledFor(logging.INFO):
             return
         caller, fields = self._caller(ctx), {"method": ctx.method[:_LONGEST]}
-        if ctx.method in _NAMED:
-            name = str((ctx.params or {}).get("name"))
-            fields[_NAMED[ctx.method]] = name if name in self._known else "(unknown)"
+        if name:
+            fields[_NAMED[ctx.method]] = name
         if caller.principal.issuer != PERSONAL_ISSUER:
             fields |= {"person": caller.principal.subject, "client_id": caller.client_id}
         fields |= {"client": caller.client_name, "status": status}
         logger.info("request", extra={**fields, "ms": round(seconds * 1000)})
+
+
+def _count(method: str, name: str, status: str, seconds: float) -> None:
+    # A client can make up methods, and each error code is a status: neither may make rows without end.
+    known = method if method in _METHODS else "other"
+    metrics.REQUESTS.add(known, name, "error" if status.startswith("error ") else status)
+    metrics.REQUEST_SECONDS.add(known, name, value=seconds)
 
 
 def _status_of(code: int, method: str) -> str:

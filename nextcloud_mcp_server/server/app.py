@@ -13,6 +13,7 @@ from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.server.composition import build_server
 from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
+from nextcloud_mcp_server.server.measuring import exported
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides, nextcloud_url_of, open_pool_of
@@ -46,8 +47,9 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
         def stop() -> None:
             serving.should_exit = True
 
-        async with _checking_nextcloud(own):
-            await _serve_checked(serving.serve, check=parts.mode.check_at_start, stop=stop)
+        with exported(own):
+            async with _checking_nextcloud(own):
+                await _serve_checked(serving.serve, check=parts.mode.check_at_start, stop=stop)
 
 
 async def run_stdio(settings: Settings, listening: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.auth.outbox import Outbox
 from nextcloud_mcp_server.auth.retention import Retention
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.server.loopback_pages import LoopbackPages
+from nextcloud_mcp_server.server.measuring import count_connections
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.services import AuthT, Network, Services, open_database, policy_of, sub_keys
 
@@ -84,7 +85,14 @@ def _services(mode: Mode[Any], database: "Database", network: Network, pending: 
         broker=broker,
         redirect_provider=redirect,
         forget=granted.forget,
-        jobs=(poller.run, outbox.run, audit.run, retention.run, *listen),
+        jobs=(
+            poller.run,
+            outbox.run,
+            audit.run,
+            retention.run,
+            partial(count_connections, database),
+            *listen,
+        ),
     )
 
 

@@ -162,6 +162,17 @@ class GeneralFields(BaseModel, defer_build=True):
         default="auto",
         description="The form of a log line: `json`, `text`, or `auto` (text at a terminal, else JSON).",
     )
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Port on which a server over HTTP serves metrics for Prometheus, at `/metrics` (docs/operate.md). "
+        "Default: no metrics. Needs the extra `metrics`; the image has it.",
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1",
+        description="Address at which the metrics are served. Whoever reaches it can read them.",
+    )
     audit_retention_days: int = Field(
         default=0,
         ge=0,

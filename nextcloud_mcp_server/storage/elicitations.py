@@ -20,6 +20,7 @@ from nextcloud_mcp_server.storage.notify import notify
 from nextcloud_mcp_server.storage.pending_grants import discard_pending_grants
 from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, ElicitationState, Principal
 from nextcloud_mcp_server.storage.transaction import Transactions
+from nextcloud_mcp_server.telemetry import metrics
 
 
 class ElicitationRepository:
@@ -67,6 +68,7 @@ class ElicitationRepository:
                     return reused, False
                 await _expire(connection, same)
             await connection.execute(insert(elicitations).values(_values(keys, wanted)))
+        metrics.CONSENTS_ASKED.add()
         return wanted, True
 
     async def find(self, elicitation_id: str) -> Elicitation | None:
@@ -189,10 +191,9 @@ class ElicitationRepository:
 
     async def expire_due(self) -> list[str]:
         """Expire every open request whose time has passed; return the ids of those that can be decrypted."""
+        due = and_(active, elicitations.c.expires_at <= self._transactions.now())
         async with self._transactions.writing() as connection:
-            rows = await _expire(
-                connection, and_(active, elicitations.c.expires_at <= self._transactions.now())
-            )
+            rows = await _expire(connection, due)
         ids: list[str] = []
         for row in rows:
             with contextlib.suppress(Unsealable):
@@ -261,9 +262,14 @@ async def settle(
             account_name=seal.seal_optional("account_name", account_name),
             completed_at=now if state is ElicitationState.COMPLETE else None,
         )
+        .returning(elicitations.c.created_at)
     )
-    if moved.rowcount == 0:
+    created_at = moved.scalar_one_or_none()
+    if created_at is None:
         return False
+    metrics.CONSENTS.add(state)
+    if state is ElicitationState.COMPLETE:
+        metrics.CONSENT_SECONDS.add(value=(now - created_at).total_seconds())
     await notify(connection)
     return True
 
@@ -304,6 +310,7 @@ async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -
     )
     rows = moved.all()
     if rows:
+        metrics.CONSENTS.add(ElicitationState.EXPIRED.value, value=len(rows))
         await _discard(connection, [row.id_hash for row in rows])
         await notify(connection)
     return rows

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, false, func, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
@@ -292,6 +292,13 @@ class GrantRepository:
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
         return readable(rows, partial(open_grant, self._transactions.keys))
+
+    async def count_connections(self) -> tuple[int, int]:
+        """Return how many users are connected, and how many must consent again because Nextcloud refuses theirs."""
+        query = select(credentials.c.needs_reauth, func.count()).group_by(credentials.c.needs_reauth)
+        async with self._transactions.reading() as connection:
+            counts = {bool(refused): count for refused, count in (await connection.execute(query)).all()}
+        return counts.get(False, 0), counts.get(True, 0)
 
     async def _update_permission(
         self,

@@ -1,3 +1,4 @@
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -8,7 +9,9 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth import token_refresh
 from nextcloud_mcp_server.errors import NextcloudError, StorageError, Throttled, TimedOut, Unavailable
 from nextcloud_mcp_server.storage.records import Credential, Tokens
+from nextcloud_mcp_server.telemetry import metrics
 from tests.auth_fixtures import ProcessHost, together
+from tests.counted import Counted
 from tests.oauth_fixtures import Office, Replica, caller, is_refresh, new_gate
 
 HOUR = 3600
@@ -586,3 +589,19 @@ async def test_an_older_look_of_this_process_does_not_hide_what_is_newer(
         gate.open.set()
 
     assert [one.version for one in found if one] == [2, 3]
+
+
+@pytest.mark.parametrize("outcome", ["refreshed", "postponed", "refused"])
+async def test_each_refresh_is_counted_by_its_outcome(office: Office, replica: Replica, outcome: str) -> None:
+    grant, counted = await office.connect(replica), Counted()
+    office.stage.clock.forward(HOUR)
+    if outcome == "postponed":
+        office.stage.network.before = office.stage.network.cut
+    elif outcome == "refused":
+        office.stage.sandbox.state.oauth_grants.clear()
+
+    with metrics.exported(counted), suppress(NextcloudError):
+        await replica.broker.fresh(grant)
+
+    refreshes = {key: value for key, value in counted.sums.items() if key[0] == metrics.REFRESHES.name}
+    assert refreshes == {(metrics.REFRESHES.name, outcome): 1}

@@ -1,0 +1,55 @@
+"""Exports the metrics while a server runs, where the settings ask for it."""
+
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from nextcloud_mcp_server.errors import ConfigurationError, StorageError
+from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.telemetry import metrics
+
+if TYPE_CHECKING:
+    # The type only: SQLAlchemy is imported when the database is opened.
+    from nextcloud_mcp_server.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+#: Between two counts of the stored connections. Prometheus reads every 15 to 60 seconds.
+COUNT_SECONDS: Final = 30.0
+
+
+@contextmanager
+def exported(settings: Settings) -> Generator[None]:
+    """Serve the metrics until the context ends; does nothing without `METRICS_PORT`.
+
+    Raises:
+        ConfigurationError: The port is taken, or the library is missing.
+    """
+    if settings.metrics_port is None:
+        yield
+        return
+    try:
+        from nextcloud_mcp_server.telemetry import prometheus  # noqa: PLC0415 - only where metrics are asked for
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "METRICS_PORT needs the extra 'metrics': install nextcloud-mcp-server[metrics], or leave METRICS_PORT out."
+        ) from None
+    with prometheus.serving(settings.metrics_host, settings.metrics_port) as port:
+        logger.info("metrics for Prometheus: http://%s:%d/metrics", settings.metrics_host, port)
+        yield
+
+
+async def count_connections(database: "Database", *, seconds: float = COUNT_SECONDS) -> None:
+    """Count the stored connections again and again, as long as the services are open."""
+    while metrics.are_exported():
+        try:
+            connected, refused = await database.grants.count_connections()
+        except StorageError as error:
+            logger.debug("connections were not counted: %s", error)
+        else:
+            metrics.CONNECTIONS.set("connected", value=connected)
+            metrics.CONNECTIONS.set("refused", value=refused)
+        await anyio.sleep(seconds)

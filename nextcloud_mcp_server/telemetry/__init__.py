@@ -1,0 +1,1 @@
+"""What the operator can measure while the server runs."""

@@ -1,0 +1,113 @@
+"""Metrics of a running server: on a port of their own, and only where the settings ask for them."""
+
+import builtins
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from nextcloud_mcp_server.errors import ConfigurationError, StorageError
+from nextcloud_mcp_server.server import measuring
+from nextcloud_mcp_server.settings import environment
+from nextcloud_mcp_server.settings.environment import Settings
+from nextcloud_mcp_server.telemetry import metrics
+from tests.auth_fixtures import NEXTCLOUD, Process, ProcessHost
+from tests.counted import Counted
+from tests.integration.personal_app import until
+
+
+def settings_of(tmp_path: Path, **overrides: object) -> Settings:
+    return environment.load(**({"nextcloud_host": NEXTCLOUD, "data_dir": tmp_path} | overrides))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_without_a_port_nothing_is_exported(tmp_path: Path) -> None:
+    with measuring.exported(settings_of(tmp_path)):
+        assert not metrics.are_exported()
+
+
+def test_with_a_port_the_metrics_are_served_there(tmp_path: Path) -> None:
+    port = free_port()
+    with measuring.exported(settings_of(tmp_path, metrics_port=port)):
+        answer = httpx2.get(f"http://127.0.0.1:{port}/metrics")
+
+    assert answer.status_code == 200
+    assert 'nextcloud_mcp_server_info{version="' in answer.text
+
+
+def test_a_server_without_the_library_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: Callable[..., object] = builtins.__import__
+
+    def lacking(name: str, *rest: Any, **more: Any) -> object:  # noqa: ANN401 - passed on
+        if name.startswith("prometheus_client") or name.endswith("telemetry.prometheus"):
+            raise ModuleNotFoundError(name)
+        return found(name, *rest, **more)
+
+    monkeypatch.delitem(sys.modules, "nextcloud_mcp_server.telemetry.prometheus", raising=False)
+    monkeypatch.delattr("nextcloud_mcp_server.telemetry.prometheus", raising=False)
+    monkeypatch.setattr(builtins, "__import__", lacking)
+
+    with (
+        pytest.raises(ConfigurationError, match=r"install nextcloud-mcp-server\[metrics\]"),
+        measuring.exported(settings_of(tmp_path, metrics_port=free_port())),
+    ):
+        raise NotImplementedError
+
+
+async def counted_once(process: Process) -> Counted:
+    """Count the connections of a process until they have been counted."""
+    counted = Counted()
+    with metrics.exported(counted):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(measuring.count_connections, process.database, seconds=0.01))
+            await until(lambda: len(counted.sums) == len(("connected", "refused")))
+            group.cancel_scope.cancel()
+    return counted
+
+
+async def test_connections_are_counted_as_connected_or_refused(stage: ProcessHost) -> None:
+    process, name = await stage.process(), metrics.CONNECTIONS.name
+    await stage.connect(process)
+
+    first = await counted_once(process)
+    (grant,) = await process.database.grants.all()
+    await process.database.grants.mark_needs_reauth(grant.credential.id, version=grant.credential.version)
+    later = await counted_once(process)
+
+    assert first.sums == {(name, "connected"): 1, (name, "refused"): 0}
+    assert later.sums == {(name, "connected"): 0, (name, "refused"): 1}
+
+
+async def test_a_database_that_is_away_ends_no_counting(
+    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, answers = await stage.process(), iter([StorageError("The database is away.")])
+    count = process.database.grants.count_connections
+
+    async def away_once() -> tuple[int, int]:
+        for error in answers:
+            raise error
+        return await count()
+
+    monkeypatch.setattr(process.database.grants, "count_connections", away_once)
+
+    assert (await counted_once(process)).sums
+
+
+async def test_without_an_exporter_the_counting_ends_at_once(stage: ProcessHost) -> None:
+    process = await stage.process()
+
+    with anyio.fail_after(5):
+        await measuring.count_connections(process.database)
