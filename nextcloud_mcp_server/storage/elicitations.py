@@ -310,8 +310,8 @@ async def _expire(connection: AsyncConnection, condition: ColumnElement[bool]) -
     )
     rows = moved.all()
     if rows:
-        metrics.CONSENTS.add(ElicitationState.EXPIRED.value, value=len(rows))
         await _discard(connection, [row.id_hash for row in rows])
+        metrics.CONSENTS.add(ElicitationState.EXPIRED.value, value=len(rows))
         await notify(connection)
     return rows
 
