@@ -1,0 +1,33 @@
+"""Prints tasks: for people, or with the fields that the server sent."""
+
+import sys
+
+from nextcloud_mcp_server.bridge.tasks import Task
+from nextcloud_mcp_server.commands.console import result, result_json, say
+from nextcloud_mcp_server.logs import one_line
+
+#: What a state holds besides the task itself.
+_PARTS = frozenset({"_meta", "resultType", "result", "error", "inputRequests"})
+
+
+def facts(task: Task) -> dict[str, object]:
+    """Return the fields of a task that the server sent."""
+    return {key: value for key, value in task.raw.items() if key not in _PARTS}
+
+
+def print_task(task: Task, *, as_json: bool) -> None:
+    """Print the state of a task."""
+    if as_json:
+        result_json(facts(task), indent=2)
+        return
+    lines = [("Task", one_line(task.id)), ("Status", task.status), ("Message", task.message)]
+    lines += [("Created", task.created_at), ("Updated", task.updated_at)]
+    for name, value in lines:
+        if value:
+            result(f"{name + ':':<9}{value}")
+
+
+async def report_task(task: Task, seconds: float) -> None:
+    """Print what a task is doing, for a user who watches."""
+    if sys.stderr.isatty():
+        say(f"  {seconds:.0f} s: {task.status}{f' {task.message}' if task.message else ''}")
