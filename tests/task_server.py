@@ -137,13 +137,14 @@ class Server:
         raise RpcError(-32601, f"No such method: {method}")
 
     def call(self, params: Message) -> Message:
-        name, script = params["name"], params.get("arguments") or {}
+        name = params["name"]
+        script: Message = params.get("arguments") or {}
         declared = params.get("_meta", {}).get(f"{META}clientCapabilities", {}).get("extensions", {})
         may = "task" in params if CORE else EXTENSION in declared
         if name == "must" and not may:
             if CORE:
                 raise RpcError(-32601, "This tool needs a task")
-            needed = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            needed: Message = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             raise RpcError(-32021, "Missing required client capability", needed)
         if name == "plain" or not may:
             return {"content": [{"type": "text", "text": f"At once: {json.dumps(script)}"}]}

@@ -140,7 +140,9 @@ class Bridge:
 
     async def _to_one(self, method: str, given: Message) -> Message:
         remote, own = self._addressed(method, given)
-        if method.partition("/")[0] in self._backends[remote.name].hidden:
+        part = method.partition("/")[0]
+        # Only tools run as tasks.
+        if ("tools" if part == "tasks" else part) in self._backends[remote.name].hidden:
             raise MCPError(METHOD_NOT_FOUND, f"{method} is off for “{remote.name}” in the configuration.")
         denial = self._backends[remote.name].denial
         if method == "tools/call" and (sentence := denial(str(own.get("name")))):

@@ -141,39 +141,41 @@ class Watch:
             await anyio.sleep(min(seconds, tasks.SHORTEST_SECONDS))
 
     async def _poll(self) -> Task:
-        for failures in range(_MOST_FAILURES + 1):
-            try:
-                raw = await self.line.ask("tasks/get", {"taskId": self.task.id})
-                break
-            except (MCPError, TransportFailed, AnswerLate) as error:
-                lasting = isinstance(error, MCPError) and error.code in _LASTING
-                if lasting or isinstance(error, AnswerUnreadable) or failures == _MOST_FAILURES:
-                    raise self._lost(error) from error
-                await anyio.sleep(min(5.0, _SOON_SECONDS * 4**failures))
-        else:
-            raise AssertionError("unreachable")
+        try:
+            raw = await self._insist("tasks/get", _may_pass)
+        except MCPError as error:
+            if error.code not in _LASTING:
+                raise
+            self._over = True
+            raise TaskFailed(
+                f"MCP task error: the server has no such task (any more): {tasks.shown(error.error.message)}"
+            ) from error
         self._polls += 1
         task = tasks.read(raw, self.task.form, of=self.task.id)
         logger.debug("task %s: %s, last updated %s", tasks.shown(task.id), task.status, task.updated_at)
         return task
 
-    def _lost(self, error: MCPError | NextcloudMcpError) -> Exception:
-        if not isinstance(error, MCPError):
-            return error
-        if error.code in _LASTING:
-            self._over = True
-            return TaskFailed(
-                f"MCP task error: the server has no such task (any more): {tasks.shown(error.error.message)}"
-            )
-        return error
+    async def _insist(self, method: str, may_pass: Callable[[Exception], bool]) -> Message:
+        """Send a request that changes nothing, again if it failed for a moment: a task outlives its connection."""
+        for failures in range(_MOST_FAILURES):
+            try:
+                return await self.line.ask(method, {"taskId": self.task.id})
+            except (MCPError, TransportFailed, AnswerLate) as error:
+                if not may_pass(error):
+                    raise
+                await anyio.sleep(_SOON_SECONDS * 4**failures)
+        return await self.line.ask(method, {"taskId": self.task.id})
 
     async def _hear(self) -> Message | None:
         """Let a server of 2025-11-25 ask: it does so while `tasks/result` waits, which may be refused."""
         try:
             result = await self.line.ask("tasks/result", {"taskId": self.task.id})
-        except MCPError as error:
+        except (MCPError, TransportFailed) as error:
+            if isinstance(error, AnswerUnreadable):
+                raise
             self.task = await self._poll()
-            if self.task.status in (Status.FAILED, Status.CANCELLED) and error.code not in _LASTING:
+            own = isinstance(error, MCPError) and error.code not in _LASTING
+            if own and self.task.status is Status.FAILED:
                 self._over = True
                 raise
             if self.task.status is Status.INPUT_REQUIRED:
@@ -188,7 +190,8 @@ class Watch:
         if task.status is Status.CANCELLED:
             raise _cancelled(task)
         try:
-            result = await self.line.ask("tasks/result", {"taskId": task.id})
+            # An error may be that of the call.
+            result = await self._insist("tasks/result", _is_lost)
         except MCPError as error:
             if task.status is Status.FAILED and error.code in _LASTING:
                 raise _failed(task) from error
@@ -248,6 +251,16 @@ class Watch:
                 await self.line.ask("tasks/cancel", {"taskId": self.task.id})
             except (MCPError, NextcloudMcpError) as error:
                 logger.debug("task %s was not cancelled: %s", tasks.shown(self.task.id), error)
+
+
+def _is_lost(error: Exception) -> bool:
+    """Tell whether an answer did not arrive."""
+    return isinstance(error, TransportFailed | AnswerLate) and not isinstance(error, AnswerUnreadable)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Tell whether the same request may succeed soon."""
+    return _is_lost(error) or (isinstance(error, MCPError) and error.code not in _LASTING)
 
 
 def _cancelled(task: Task) -> TaskFailed:

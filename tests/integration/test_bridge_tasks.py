@@ -17,8 +17,12 @@ pytestmark = pytest.mark.process
 
 FORMS = pytest.mark.parametrize("form", ["core", "extension"])
 TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-FORM = {"mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
-PAGE = {
+FORM: dict[str, Any] = {
+    "mode": "form",
+    "message": "Which?",
+    "requestedSchema": {"type": "object", "properties": {}},
+}
+PAGE: dict[str, Any] = {
     "mode": "url",
     "message": "Allow it",
     "url": "https://consent.example.org/task",
@@ -122,7 +126,7 @@ async def test_the_chat_client_cancels_the_task_with_its_call(tmp_path: Path, fo
 
 @FORMS
 async def test_what_a_task_asks_goes_to_the_chat_client(tmp_path: Path, form: str) -> None:
-    script = {"states": ["input_required", "working", "completed"], "ask": FORM}
+    script: dict[str, Any] = {"states": ["input_required", "working", "completed"], "ask": FORM}
     async with before(tmp_path, form, capabilities={"elicitation": {}}) as bridge:
         bridge.chat.replies["elicitation/create"] = {"action": "accept", "content": {"a": 1}}
         await bridge.chat.request("tools/list", {})
@@ -134,7 +138,7 @@ async def test_what_a_task_asks_goes_to_the_chat_client(tmp_path: Path, form: st
 
 @FORMS
 async def test_a_page_for_a_task_is_shown_by_the_bridge(tmp_path: Path, form: str) -> None:
-    script = {"states": ["input_required", "completed"], "ask": PAGE}
+    script: dict[str, Any] = {"states": ["input_required", "completed"], "ask": PAGE}
     async with before(tmp_path, form) as bridge:
         await bridge.chat.request("tools/list", {})
         answer = await task_of(bridge, "must", **script)
@@ -145,7 +149,7 @@ async def test_a_page_for_a_task_is_shown_by_the_bridge(tmp_path: Path, form: st
 
 @pytest.mark.parametrize("form", ["extension"])
 async def test_a_page_that_nobody_can_open_ends_the_task(tmp_path: Path, form: str) -> None:
-    script = {"states": ["input_required", "completed"], "ask": PAGE}
+    script: dict[str, Any] = {"states": ["input_required", "completed"], "ask": PAGE}
     async with before(tmp_path, form, show="--no-browser") as bridge:
         answer = await task_of(bridge, "must", **script)
 
@@ -211,7 +215,7 @@ async def test_a_modern_chat_client_with_tasks_watches_them_by_itself(tmp_path: 
 async def test_tasks_of_several_servers_have_ids_of_their_own(tmp_path: Path) -> None:
     async with before(tmp_path, "extension", "core", version="2025-11-25") as bridge:
         found = await bridge.chat.request("tools/list", {})
-        ask = {"states": ["input_required", "completed"], "ask": FORM}
+        ask: dict[str, Any] = {"states": ["input_required", "completed"], "ask": FORM}
         made = await task_of(bridge, "core__run", more={"task": {}}, **ask)
         task_id = made["result"]["task"]["taskId"]
         state = await bridge.chat.request("tasks/get", {"taskId": task_id})

@@ -162,7 +162,8 @@ def test_a_request_about_a_task_names_it_in_a_header(method: str) -> None:
 
 
 def test_tasks_are_declared_where_the_bridge_or_the_request_can_take_them() -> None:
-    key, tasks = f"{PREFIX}clientCapabilities", {"extensions": {f"{PREFIX}tasks": {}}}
+    key = f"{PREFIX}clientCapabilities"
+    tasks: Message = {"extensions": {f"{PREFIX}tasks": {}}}
 
     def declared(hello: Hello, given: Message, *, acts: bool) -> Message:
         written, _ = Envelope(NEW, hello, offered(hello, acts=acts)).write("tools/call", {"_meta": given})

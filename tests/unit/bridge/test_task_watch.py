@@ -15,7 +15,7 @@ from mcp import MCPError
 from mcp.client.session import ClientRequestContext
 
 from nextcloud_mcp_server.bridge.configuration import Server
-from nextcloud_mcp_server.bridge.connection import connect
+from nextcloud_mcp_server.bridge.connection import Connection, connect
 from nextcloud_mcp_server.bridge.link import Handlers
 from nextcloud_mcp_server.bridge.task_client import Detached, TaskClient
 from nextcloud_mcp_server.bridge.tasks import Form, Task
@@ -30,8 +30,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PROGRAM = Path(__file__).parents[2] / "task_server.py"
 FORMS = pytest.mark.parametrize("form", ["core", "extension"])
-ASK = {"mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "properties": {}}}
-MODEL = {"messages": [], "maxTokens": 5}
+ASK: dict[str, Any] = {
+    "mode": "form",
+    "message": "Which?",
+    "requestedSchema": {"type": "object", "properties": {}},
+}
+MODEL: dict[str, Any] = {"messages": [], "maxTokens": 5}
 
 
 class Play:
@@ -41,6 +45,7 @@ class Play:
         self.log = log
         self.states: list[Task] = []
         self.questions: list[str] = []
+        self.connection: Connection
         self.tasks = TaskClient(self._report, waits=waits, seconds=seconds)
 
     async def _report(self, task: Task, seconds: float) -> None:
@@ -76,7 +81,7 @@ async def playing(
 ) -> AsyncGenerator[Play]:
     await anyio.Path(folder).mkdir(exist_ok=True)
     play = Play(folder / "log", waits=waits, seconds=seconds)
-    server = Server(id="test", command=sys.executable, args=[str(PROGRAM), form, str(play.log)])
+    server = Server(id="test", command=sys.executable, args=(str(PROGRAM), form, str(play.log)))
     handlers = Handlers(elicitation=play.elicit, extensions=[play.tasks.extension])
     async with connect(server, handlers) as play.connection:
         play.tasks.use(play.connection)
@@ -168,7 +173,7 @@ async def test_a_failed_task_says_why(tmp_path: Path, form: str) -> None:
 
 @FORMS
 async def test_the_error_of_the_call_is_the_error_of_its_task(tmp_path: Path, form: str) -> None:
-    error = {"code": -32042, "message": "Consent first", "data": {"elicitations": []}}
+    error: dict[str, Any] = {"code": -32042, "message": "Consent first", "data": {"elicitations": []}}
     async with playing(tmp_path, form) as play:
         with pytest.raises(MCPError) as caught:
             await play.call(states=["failed"], error=error)

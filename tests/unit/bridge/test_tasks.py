@@ -128,7 +128,7 @@ def test_a_result_names_its_task_or_none() -> None:
 
 
 def test_only_what_a_server_declares_is_offered() -> None:
-    all_of_it = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+    all_of_it: dict[str, Any] = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 
     for part in ("list", "cancel", "requests.tools.call"):
         assert tasks.offers(all_of_it, part)
@@ -137,10 +137,11 @@ def test_only_what_a_server_declares_is_offered() -> None:
 
 
 def test_error_32021_names_the_extension_that_it_needs() -> None:
-    needed = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    needed: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
     assert tasks.wants_extension({"requiredCapabilities": needed})
-    for other in (None, [], {"requiredCapabilities": {"sampling": {}}}, {"requiredCapabilities": "x"}):
+    others: list[Any] = [None, [], {"requiredCapabilities": {"sampling": {}}}, {"requiredCapabilities": "x"}]
+    for other in others:
         assert not tasks.wants_extension(other)
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
 FORMS = pytest.mark.parametrize("form", ["core", "extension"])
-ASK = {
+ASK: dict[str, Any] = {
     "mode": "form",
     "message": "Which?",
     "requestedSchema": {"type": "object", "properties": {"color": {"type": "string"}}},
