@@ -267,7 +267,7 @@ class Bridge:
             return self._remotes[found[0]], found[1]
         known = ", ".join(self._remotes)
         raise MCPError(
-            INVALID_PARAMS if found or "name" in params or "uri" in params else METHOD_NOT_FOUND,
+            INVALID_PARAMS if found or {"name", "uri", "taskId"} & params.keys() else METHOD_NOT_FOUND,
             f"{method} names none of the servers behind this bridge: {known}.",
         )
 

@@ -129,7 +129,7 @@ async def test_a_connection_that_fails_for_a_moment_does_not_end_the_wait() -> N
 async def test_a_connection_that_fails_for_long_ends_the_wait_and_the_task() -> None:
     remote = Remote(failures=100)
 
-    with pytest.raises(TransportFailed, match="cannot be reached"):
+    with pytest.raises(TransportFailed, match="could not be reached"):
         await play(remote)
 
     methods = [method for method, _, _ in remote.requests]
