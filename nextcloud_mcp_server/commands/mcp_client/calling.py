@@ -35,7 +35,7 @@ from nextcloud_mcp_server.commands.mcp_client.session import (
     make_questions,
     server_of,
 )
-from nextcloud_mcp_server.commands.mcp_client.task_output import print_task, report_task
+from nextcloud_mcp_server.commands.mcp_client.task_output import print_task, task_reporter
 from nextcloud_mcp_server.errors import CallNotAllowed, InvalidInput
 from nextcloud_mcp_server.logs import one_line
 
@@ -96,7 +96,7 @@ async def call_tool(
     refuse_denied(decision)
     given = await _whole_arguments(wishes.arguments)
     questions = make_questions(configuration, server, yes=wishes.yes)
-    tasks = TaskClient(report_task, waits=wishes.waits, seconds=wishes.seconds)
+    tasks = TaskClient(task_reporter(), waits=wishes.waits, seconds=wishes.seconds)
     async with connected(choice, server, questions, tasks) as connection:
         tool = find_tool(Entry(server, tools=await listed_tools(connection)), tool_name)
         values = given | typed_arguments(tool, words)

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.commands.console import result_json, say
 from nextcloud_mcp_server.commands.mcp_client.calling import Wishes, print_result
 from nextcloud_mcp_server.commands.mcp_client.listing import print_table
 from nextcloud_mcp_server.commands.mcp_client.session import Choice, connected, make_questions, server_of
-from nextcloud_mcp_server.commands.mcp_client.task_output import facts, print_task, report_task
+from nextcloud_mcp_server.commands.mcp_client.task_output import facts, print_task, task_reporter
 from nextcloud_mcp_server.errors import CallNotAllowed, TransportFailed
 from nextcloud_mcp_server.logs import one_line
 
@@ -30,7 +30,7 @@ async def _tasks(
         raise CallNotAllowed(f'"tools_enabled" is false for the server "{name}".')
     given = wishes or Wishes()
     questions = make_questions(configuration, server, yes=given.yes)
-    client = TaskClient(report_task, seconds=given.seconds)
+    client = TaskClient(task_reporter(), seconds=given.seconds)
     async with connected(choice, server, questions, client) as connection:
         if not client.offers(what):
             if client.form is Form.EXTENSION and what == "list":

@@ -2,6 +2,7 @@
 
 import sys
 
+from nextcloud_mcp_server.bridge.task_watch import Report
 from nextcloud_mcp_server.bridge.tasks import Task
 from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.logs import one_line
@@ -27,7 +28,15 @@ def print_task(task: Task, *, as_json: bool) -> None:
             result(f"{name + ':':<9}{value}")
 
 
-async def report_task(task: Task, seconds: float) -> None:
-    """Print what a task is doing, for a user who watches."""
-    if sys.stderr.isatty():
-        say(f"  {seconds:.0f} s: {task.status}{f' {task.message}' if task.message else ''}")
+def task_reporter() -> Report:
+    """Return what prints what a task is doing, when that changes, for a user who watches."""
+    said = ""
+
+    async def report(task: Task, seconds: float) -> None:
+        nonlocal said
+        words = f"{task.status} {task.message}".rstrip()
+        if words != said and sys.stderr.isatty():
+            say(f"  {seconds:.0f} s: {words}")
+        said = words
+
+    return report

@@ -1,18 +1,20 @@
 """The commands about tasks, and calls as tasks, against the task server in a process of its own."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from nextcloud_mcp_server import cli
-from nextcloud_mcp_server.commands.mcp_client import questions
+from nextcloud_mcp_server.commands.mcp_client import questions, task_output
 
 pytestmark = pytest.mark.process
 
@@ -142,6 +144,22 @@ def test_a_call_need_not_wait(settings: Path, form: str) -> None:
         "2026-11-30T10:30:00Z",
     )
     assert not sent(settings, form, "tasks/cancel")
+
+
+def test_a_user_who_watches_sees_each_change_once(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, said = Terminal(), list[str]()
+    monkeypatch.setattr(task_output, "sys", SimpleNamespace(stderr=terminal))
+    monkeypatch.setattr(task_output, "say", said.append)
+    half = {"status": "working", "statusMessage": "Half\x1b of it"}
+    script = {"states": [half, half, half, "completed"]}
+    client(settings, "call", "core", "must", "--arguments", json.dumps(script))
+
+    words = [one.partition(" s: ")[2] for one in said]
+    assert words == ["working", r"working Half\x1b of it", "completed"]
 
 
 def test_a_server_without_tasks_says_so(settings: Path) -> None:
