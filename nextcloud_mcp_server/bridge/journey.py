@@ -95,14 +95,18 @@ class Journey:
             return outcome.value()
         host = host_of(question.pages[0].url) if question.pages else self.remote.name
         means = self.means
+        settled: Outcome | None = None
         with means.pages.opened(self._urls), anyio.move_on_after(means.consent_seconds):
             async with self.progress.waiting(host, means.consent_seconds, beat_seconds=means.beat_seconds):
-                return (await self._settle(question)).value()
-        minutes = max(1, round(means.consent_seconds / 60))
-        return self._ended(
-            f"The user did not finish in the browser within {minutes} min, so nothing was done.",
-            question.pages,
-        ).value()
+                settled = await self._settle(question)
+        if settled is None:
+            minutes = max(1, round(means.consent_seconds / 60))
+            settled = self._ended(
+                f"The user did not finish in the browser within {minutes} min, so nothing was done.",
+                question.pages,
+            )
+        # Raised in the block above, an error would come out as a group, which no chat client understands.
+        return settled.value()
 
     def _passes(self, question: Question) -> bool:
         """Tell whether the chat client understands a question in this form by itself."""
