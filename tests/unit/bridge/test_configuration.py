@@ -16,7 +16,7 @@ def yes(path: Path, digest: str) -> bool:
 
 
 def read(
-    tmp_path: Path, environment: Mapping[str, str] | None = None, answer: Answer = yes, **files: str
+    tmp_path: Path, environment: Mapping[str, str] | None = None, answer: Answer = yes, /, **files: str
 ) -> Configuration:
     """Load the configuration of files: `project_settings_toml` stands for settings.toml in the project's folder."""
     project, user = tmp_path / "project", tmp_path / "user"
