@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, cast
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -208,9 +208,14 @@ def load(
         return Configuration(off=True)
     contents: list[files.FileContent] = []
     gathered = _Gathered()
-    for path in files.found_files(paths):
+    hidden = files.hidden_files(paths)
+    for path in (*hidden, *files.found_files(paths)):
         try:
-            contents.append(files.read(path))
+            content = files.read(path)
+            if path in hidden:
+                # Another file takes the place of its servers, and cannot take away what it denies.
+                content = files.FileContent(path, permissions=trust.limits(content))
+            contents.append(content)
         except ValueError as error:
             gathered.faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
     for number, content in enumerate(contents):
@@ -254,12 +259,7 @@ def _approved(
     found = trust.unapproved(content, project, is_declined=said is False)
     gathered.unapproved.append(found)
     gathered.faults.append(Fault(content.path, found.sentence))
-    limits = content.permissions
-    if isinstance(limits, Mapping):
-        limits = {
-            name: globs for name, globs in cast("Mapping[str, object]", limits).items() if name != "allow"
-        }
-    return replace(content, permissions=limits, options={})
+    return replace(content, permissions=trust.limits(content), options={})
 
 
 def _read_shared(content: files.FileContent, gathered: _Gathered) -> None:

@@ -69,6 +69,12 @@ def found_files(paths: Paths) -> list[Path]:
     return sorted(chosen, key=lambda path: path.is_relative_to(paths.project) and path.parent != paths.user)
 
 
+def hidden_files(paths: Paths) -> list[Path]:
+    """Return the user's file whose servers are not read because a `settings.toml` is somewhere."""
+    legacy = paths.user / _LEGACY
+    return [legacy] if not paths.files and legacy.is_file() and legacy not in found_files(paths) else []
+
+
 def read(path: Path) -> FileContent:
     """Read one file.
 

@@ -135,6 +135,14 @@ def can_do_something(content: FileContent) -> bool:
     return bool(content.servers) or allows
 
 
+def limits(content: FileContent) -> object:
+    """Return what a file asks for and denies, without what it allows."""
+    rules = content.permissions
+    if not isinstance(rules, Mapping):
+        return rules
+    return {name: globs for name, globs in cast("Mapping[str, object]", rules).items() if name != "allow"}
+
+
 def unapproved(content: FileContent, project: Path, *, is_declined: bool) -> Unapproved:
     """Describe a file that does not count, without a variable's value."""
     servers = tuple((one_line(name), _purpose(table)) for name, table in content.servers)

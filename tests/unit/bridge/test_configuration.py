@@ -356,6 +356,16 @@ def test_what_a_projects_file_denies_needs_no_approval(tmp_path: Path) -> None:
     assert hostile.permissions.deny == ("project",)
 
 
+@pytest.mark.parametrize("text", ["", HOSTILE])
+def test_a_projects_file_takes_away_nothing_that_a_users_file_denies(tmp_path: Path, text: str) -> None:
+    mine = '[permissions]\nallow = ["a"]\nask = ["b"]\ndeny = ["c"]\n[server.mine]\ncommand = "a"'
+
+    found = read(tmp_path, {}, never_asked, user_mcp_toml=mine, project_settings_toml=text)
+
+    assert found.servers == ()
+    assert (found.permissions.allow, found.permissions.ask, found.permissions.deny[0]) == ((), ("b",), "c")
+
+
 def test_a_users_server_does_not_stand_in_for_one_that_is_not_approved(tmp_path: Path) -> None:
     mine = '[mcp_servers.one]\ncommand = "mine"\n[mcp_servers.mine]\ncommand = "mine"'
 
