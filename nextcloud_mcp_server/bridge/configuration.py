@@ -206,18 +206,8 @@ def load(
     """
     if off or environment.get(f"{PREFIX}NO_MCP", "").strip().lower() in _TRUE:
         return Configuration(off=True)
-    contents: list[files.FileContent] = []
     gathered = _Gathered()
-    hidden = files.hidden_files(paths)
-    for path in (*hidden, *files.found_files(paths)):
-        try:
-            content = files.read(path)
-            if path in hidden:
-                # Another file takes the place of its servers, and cannot take away what it denies.
-                content = files.FileContent(path, permissions=trust.limits(content))
-            contents.append(content)
-        except ValueError as error:
-            gathered.faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
+    contents = _contents(paths, gathered)
     for number, content in enumerate(contents):
         if trust.is_of_project(content.path, paths) and trust.can_do_something(content):
             contents[number] = _approved(content, gathered, answer, paths.project)
@@ -247,6 +237,23 @@ def load(
         max_output_tokens=_whole(environment.get(f"{PREFIX}MAX_OUTPUT_TOKENS")),
         unapproved=tuple(gathered.unapproved),
     )
+
+
+def _contents(paths: Paths, gathered: _Gathered) -> list[files.FileContent]:
+    """Read each file; what cannot be read is a fault."""
+    contents: list[files.FileContent] = []
+    hidden = files.hidden_files(paths)
+    for path in (*hidden, *files.found_files(paths)):
+        try:
+            content = files.read(path)
+        except ValueError as error:
+            gathered.faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
+            continue
+        if path in hidden:
+            # Another file takes the place of its servers, and cannot take away what it denies.
+            content = files.FileContent(path, permissions=trust.limits(content))
+        contents.append(content)
+    return contents
 
 
 def _approved(
