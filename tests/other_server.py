@@ -58,6 +58,9 @@ class Server:
         self.subscribed: list[str] = []
         self.listens: dict[object, Message] = {}
         self.finished: set[str] = set()
+        self.called_text = 0
+        #: The rounds of each beginning of the tool `held`.
+        self.rounds: list[int] = []
         self.level = "none"
         self.last = 0
 
@@ -174,7 +177,7 @@ class Server:
             raise RpcError(-32000, "Nothing works", {"why": ["no", "reason"]})
         elif name == "touch":
             self.touch()
-        elif name in ("form", "page", "model", "roots", "url_request"):
+        elif name in ("form", "page", "model", "roots", "url_request", "held", "text"):
             return await (self.modern_question if ERA == "modern" else self.question)(name, params)
         elif name == "hostile":
             page = {"mode": "url", "message": "Open", "url": arguments["url"], "elicitationId": "e-2"}
@@ -224,6 +227,8 @@ class Server:
         return "roots/list", {}
 
     async def question(self, name: str, params: Message) -> Message:
+        if name == "text":
+            return self.text_question()
         method, question = self.asked(name)
         if name != "page":
             answer = await self.ask(method, question)
@@ -238,7 +243,31 @@ class Server:
         self.finished.add(id_)
         self.notify("notifications/elicitation/complete", {"elicitationId": id_})
 
+    def text_question(self) -> Message:
+        """Ask with an error, then in text, as a server does that has forgotten who called; then answer."""
+        self.called_text += 1
+        page = self.asked("page")[1]
+        if self.called_text == 1:
+            asyncio.get_running_loop().call_later(0.1, self.finish, "e-1")
+            raise RpcError(-32042, "Consent first", {"elicitations": [page]})
+        text = f"Open this link:\n\n{page['url']}\n\nThen call again." if self.called_text == 2 else "Done"
+        return {"content": [{"type": "text", "text": text}], "isError": self.called_text == 2}
+
+    async def held(self, params: Message) -> Message:
+        """Ask for a page, and then hold the call in rounds until it is begun a second time."""
+        page = {"inputRequests": {"k": {"method": "elicitation/create", "params": self.asked("page")[1]}}}
+        if "requestState" not in params:
+            self.rounds.append(0)
+            return {"resultType": "input_required", "requestState": "held", **page}
+        self.rounds[-1] += 1
+        if len(self.rounds) > 1:
+            return {"content": [], "structuredContent": {"rounds": self.rounds}}
+        await asyncio.sleep(0.3)
+        return {"resultType": "input_required", "requestState": "held"}
+
     async def modern_question(self, name: str, params: Message) -> Message:
+        if name == "held":
+            return await self.held(params)
         if params.get("requestState") != "state":
             method, question = self.asked(name)
             return {"resultType": "input_required", "inputRequests": {"k": {"method": method, "params": question}},

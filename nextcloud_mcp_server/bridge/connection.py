@@ -16,7 +16,7 @@ import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp import Client, MCPError
 from mcp.client import ClientSession
-from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from pydantic import RootModel
 
 from nextcloud_mcp_server.bridge.configuration import Server
@@ -41,6 +41,12 @@ class _Fetch(Protocol[_Page_co]):
 
 class _Raw(RootModel[dict[str, Any]]):
     """A result of which nothing is read here."""
+
+
+class _AboutTask(types.Request[dict[str, Any], str]):
+    """A request about a task, whose id is sent as a header, too."""
+
+    name_param = "taskId"
 
 
 class Connection:
@@ -129,7 +135,8 @@ class Connection:
             MCPError: The server answered with an error; `error.data` is whole.
             BridgeError: There is no answer, or none that is MCP.
         """
-        message = types.Request[dict[str, Any], str](method=method, params=dict(params or {}))
+        kind = _AboutTask if "taskId" in (params or {}) else types.Request[dict[str, Any], str]
+        message = kind(method=method, params=dict(params or {}))
         usual = self.server.tool_timeout_seconds if method == "tools/call" else self.server.timeout_seconds
         result = await self.run(
             method,
@@ -138,6 +145,27 @@ class Connection:
             ),
         )
         return result.root
+
+    async def call_as_task(
+        self, params: Mapping[str, Any], *, timeout_seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Call a tool with `task` in its parameters (2025-11-25), and return the raw answer.
+
+        Raises:
+            MCPError: The server answered with an error.
+            BridgeError: There is no answer, or none that is MCP.
+        """
+
+        async def send(client: Client) -> dict[str, Any]:
+            # `send_request` takes only the answers of a call, and not a task in place of one.
+            session = client.session
+            data: dict[str, Any] = {"method": "tools/call", "params": dict(params)}
+            options: CallOptions = {"timeout": timeout_seconds or self.server.tool_timeout_seconds}
+            session._stamp(data, options)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            dispatcher = session._dispatcher  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            return await dispatcher.send_raw_request(data["method"], data["params"], options)
+
+        return await self.run("tools/call", send)
 
     async def list_tools(self) -> list[types.Tool]:
         """List all tools, following pages to their end."""

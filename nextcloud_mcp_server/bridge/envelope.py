@@ -42,6 +42,9 @@ Message = dict[str, Any]
 #: The capability of clients that know `elicitation/track` of SEP-1036's draft.
 TRACK_EXTENSION = "io.github.nextcloud-mcp-server/elicitation-track"
 
+#: The extension of servers that run calls as tasks (2026-07-28).
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
 _ENVELOPE = (
     PROTOCOL_VERSION_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -60,6 +63,7 @@ _KEPT = frozenset(
     }
 )
 _DISCOVER_SECONDS = 10.0
+_NAMED = {**NAME_BEARING_METHODS, "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,8 @@ class Envelope:
     hello: Hello
     offered: Message
     log_level: str | None = None
+    #: Whether tools run as tasks (2025-11-25), by tool.
+    task_support: dict[str, str] = field(default_factory=dict[str, str])
     #: The arguments of tools that belong into headers, by tool.
     header_arguments: dict[str, dict[tuple[str, ...], str]] = field(
         default_factory=dict[str, dict[tuple[str, ...], str]]
@@ -146,24 +152,31 @@ class Envelope:
             CLIENT_INFO_META_KEY: self.hello.info,
             CLIENT_CAPABILITIES_META_KEY: self.offered,
         }
-        meta = stamp | as_object(written.get("_meta"))
-        if self.offered is not self.hello.capabilities:
-            meta[CLIENT_CAPABILITIES_META_KEY] = self.offered
+        given = as_object(written.get("_meta"))
+        meta = stamp | given
+        if not self.hello.modern:
+            # The bridge waits for tasks in place of a chat client that cannot know them.
+            meta[CLIENT_CAPABILITIES_META_KEY] = with_tasks(self.offered)
+        elif self.offered is not self.hello.capabilities:
+            has_tasks = names_tasks(as_object(given.get(CLIENT_CAPABILITIES_META_KEY)))
+            meta[CLIENT_CAPABILITIES_META_KEY] = with_tasks(self.offered) if has_tasks else self.offered
         if self.log_level is not None:
             meta.setdefault(LOG_LEVEL_META_KEY, self.log_level)
         written["_meta"] = meta
         return written, {"headers": self._headers(method, written)}
 
     def learn(self, result: Message) -> None:
-        """Remember from a list of tools which arguments belong into headers (2026-07-28, SEP-2243)."""
+        """Remember from a list of tools which arguments belong into headers (SEP-2243), and which run as tasks."""
         for tool in as_list(result.get("tools")):
-            schema = as_object(tool).get("inputSchema")
+            name, schema = str(as_object(tool).get("name")), as_object(tool).get("inputSchema")
             if find_invalid_x_mcp_header(schema) is None and (found := x_mcp_header_map(schema)):
-                self.header_arguments[str(as_object(tool).get("name"))] = found
+                self.header_arguments[name] = found
+            if isinstance(support := as_object(as_object(tool).get("execution")).get("taskSupport"), str):
+                self.task_support[name] = support
 
     def _headers(self, method: str, params: Message) -> dict[str, str]:
         headers = {MCP_PROTOCOL_VERSION_HEADER: self.agreement.version, MCP_METHOD_HEADER: method}
-        name = params.get(NAME_BEARING_METHODS.get(method, ""))
+        name = params.get(_NAMED.get(method, ""))
         if isinstance(name, str):
             headers[MCP_NAME_HEADER] = encode_header_value(name)
             if method == "tools/call" and name in self.header_arguments:
@@ -226,6 +239,16 @@ def offered(hello: Hello, *, acts: bool) -> Message:
     elicitation: Message = {**forms, **as_object(hello.capabilities.get("elicitation")), "url": {}}
     extensions: Message = {**as_object(hello.capabilities.get("extensions")), TRACK_EXTENSION: {}}
     return {**hello.capabilities, "elicitation": elicitation, "extensions": extensions}
+
+
+def names_tasks(capabilities: Message) -> bool:
+    """Tell whether capabilities name the extension for tasks of 2026-07-28."""
+    return TASKS_EXTENSION in as_object(capabilities.get("extensions"))
+
+
+def with_tasks(capabilities: Message) -> Message:
+    """Return capabilities that name this extension, too."""
+    return {**capabilities, "extensions": {TASKS_EXTENSION: {}, **as_object(capabilities.get("extensions"))}}
 
 
 async def agree(

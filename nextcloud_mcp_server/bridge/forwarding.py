@@ -21,17 +21,21 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, RequestId
 from nextcloud_mcp_server.bridge import naming
 from nextcloud_mcp_server.bridge.chat import ChatClient
 from nextcloud_mcp_server.bridge.elicitation import is_url_request, page_of
-from nextcloud_mcp_server.bridge.envelope import Message, as_list, as_object, for_chat
+from nextcloud_mcp_server.bridge.envelope import Agreement, Message, as_list, as_object, for_chat
 from nextcloud_mcp_server.bridge.introduction import introduce
 from nextcloud_mcp_server.bridge.journey import CONSENT_SECONDS, Completed, Journey, Means
 from nextcloud_mcp_server.bridge.pages import Browser, Browsing, Pages, Policy, Shown, host_of
 from nextcloud_mcp_server.bridge.remote import START_SECONDS, Peer, Remote, Say, Way
-from nextcloud_mcp_server.bridge.subscriptions import CHANGES, Subscriptions
+from nextcloud_mcp_server.bridge.subscriptions import CHANGES, TASK, Subscriptions
+from nextcloud_mcp_server.bridge.task_calls import TaskCalls, for_everyone
+from nextcloud_mcp_server.bridge.tasks import NOTICES, offers
 from nextcloud_mcp_server.bridge.waiting import BEAT_SECONDS, Progress
 
 _COMPLETE: Final = "notifications/elicitation/complete"
 #: Chat clients end a server whose handshake takes too long; a sign-in in the browser may take longer.
 GREETING_SECONDS = 20.0
+#: Progress of more calls and tasks at once is not passed on.
+_MOST_TOKENS: Final = 1000
 #: Requests that every server gets.
 _TO_ALL: Final = frozenset({"logging/setLevel"})
 
@@ -89,8 +93,14 @@ class Bridge:
             trusted=frozenset(backend.name for backend in backends if backend.trusted),
             barred=frozenset(backend.name for backend in backends if not backend.elicitation),
         )
+        self._tasks = TaskCalls(options.beat_seconds)
         self._means = Means(
-            pages, Completed(), self._answer_input, options.consent_seconds, options.beat_seconds
+            pages,
+            Completed(),
+            self._answer_input,
+            self._tasks,
+            options.consent_seconds,
+            options.beat_seconds,
         )
         self._remotes: dict[str, Remote] = {}
         self._progress: dict[RequestId, tuple[Remote, Progress]] = {}
@@ -130,7 +140,9 @@ class Bridge:
 
     async def _to_one(self, method: str, given: Message) -> Message:
         remote, own = self._addressed(method, given)
-        if method.partition("/")[0] in self._backends[remote.name].hidden:
+        part = method.partition("/")[0]
+        # Only tools run as tasks.
+        if ("tools" if part == "tasks" else part) in self._backends[remote.name].hidden:
             raise MCPError(METHOD_NOT_FOUND, f"{method} is off for “{remote.name}” in the configuration.")
         denial = self._backends[remote.name].denial
         if method == "tools/call" and (sentence := denial(str(own.get("name")))):
@@ -174,14 +186,18 @@ class Bridge:
 
     async def _travel(self, remote: Remote, method: str, params: Message) -> Message:
         """Send a request to a server, with its consent requests on the way."""
-        progress = Progress(params, self._chat.notify)
+        progress, goes_on = Progress(params, self._chat.notify), False
         if progress.token is not None:
             self._progress[progress.token] = (remote, progress)
         try:
             result = await Journey(remote, method, params, progress, self._means).run()
+            # The token of a call that became a task holds until the task is over.
+            goes_on = "task" in result and method == "tools/call"
         finally:
-            if progress.token is not None:
+            if progress.token is not None and not goes_on:
                 self._progress.pop(progress.token, None)
+        while len(self._progress) > _MOST_TOKENS:
+            del self._progress[next(iter(self._progress))]
         if method == "tools/list":
             result = self._allowed(remote, result)
         agreement = remote.agreement
@@ -193,7 +209,8 @@ class Bridge:
             envelope.learn(result)
         denial, tools = self._backends[remote.name].denial, as_list(result.get("tools"))
         kept = [tool for tool in tools if not denial(str(as_object(tool).get("name")))]
-        return result if len(kept) == len(tools) else {**result, "tools": kept}
+        shown = result if len(kept) == len(tools) else {**result, "tools": kept}
+        return for_everyone(shown, remote.agreement)
 
     async def _list(self, method: str) -> Message:
         """Join the lists of all servers; one that cannot be used is left out."""
@@ -205,7 +222,7 @@ class Bridge:
             if remote.agreement is None:
                 with anyio.move_on_after(self._options.greeting_seconds), suppress(MCPError):
                     await remote.connected()
-            if remote.agreement is None:
+            if remote.agreement is None or not _may_list(method, remote.agreement):
                 return
             try:
                 while True:
@@ -250,7 +267,7 @@ class Bridge:
             return self._remotes[found[0]], found[1]
         known = ", ".join(self._remotes)
         raise MCPError(
-            INVALID_PARAMS if found or "name" in params or "uri" in params else METHOD_NOT_FOUND,
+            INVALID_PARAMS if found or {"name", "uri", "taskId"} & params.keys() else METHOD_NOT_FOUND,
             f"{method} names none of the servers behind this bridge: {known}.",
         )
 
@@ -263,6 +280,8 @@ class Bridge:
         if method == "ping":
             return {}
         backend, hello = self._backends[remote.name], self._chat.hello
+        if self._several:
+            params = naming.related(remote.name, params)
         if method == "elicitation/create":
             return await self._elicit(remote, params)
         capability = {"sampling/createMessage": "sampling", "roots/list": "roots"}.get(method)
@@ -326,6 +345,12 @@ class Bridge:
             if known is not None and known[0] is remote:
                 await known[1].pass_on(params or {})
             return
+        if method in NOTICES:
+            self._tasks.news.tell(params)
+            if self._tasks.news.is_awaited((params or {}).get("taskId")) or (modern and method != TASK):
+                return
+            if self._several and method != TASK:
+                params = naming.renamed(remote.name, params or {})
         if await self._subscriptions.pass_on(remote, method, params, modern=modern):
             return
         if self._several and method == "notifications/message":
@@ -350,3 +375,8 @@ class Bridge:
                     await self._subscriptions.pass_on(remote, changed, None, modern=modern)
         except MCPError as error:
             self._say(f"{remote.name}: {error.error.message}")
+
+
+def _may_list(method: str, agreement: Agreement) -> bool:
+    """Tell whether a server can be asked for a list; that of tasks exists only where it is declared."""
+    return method != "tasks/list" or offers(agreement.capabilities, "list")

@@ -9,7 +9,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from nextcloud_mcp_server.bridge.envelope import Agreement, Hello, Message, as_list, as_object
+from nextcloud_mcp_server.bridge.envelope import (
+    TASKS_EXTENSION,
+    Agreement,
+    Hello,
+    Message,
+    as_list,
+    as_object,
+    names_tasks,
+)
 from nextcloud_mcp_server.bridge.remote import Remote
 
 _CHANGES: Final = {"listChanged": True}
@@ -46,7 +54,8 @@ async def introduce(hello: Hello, remotes: Sequence[Remote], *, seconds: float) 
         raise failures[0]
     if len(remotes) == 1 and known:
         return _alone(hello, known[0])
-    return _described(hello, _joined(remotes, known, waiting=len(known) + len(failures) < len(remotes)))
+    waiting = len(known) + len(failures) < len(remotes)
+    return _described(hello, _joined(hello, remotes, known, waiting=waiting))
 
 
 def _alone(hello: Hello, agreement: Agreement) -> Message:
@@ -60,17 +69,30 @@ def _alone(hello: Hello, agreement: Agreement) -> Message:
     return _described(
         hello,
         {
-            "capabilities": agreement.capabilities,
+            "capabilities": _usable(hello, agreement),
             "serverInfo": agreement.server_info,
             **_instructions([agreement]),
         },
     )
 
 
-def _joined(remotes: Sequence[Remote], known: Sequence[Agreement], *, waiting: bool) -> Message:
+def _usable(hello: Hello, agreement: Agreement) -> Message:
+    """Return the capabilities of a server without the tasks of the other era, which the bridge uses by itself."""
+    capabilities = agreement.capabilities
+    if hello.modern == agreement.modern:
+        return capabilities
+    if hello.modern:
+        return {name: value for name, value in capabilities.items() if name != "tasks"}
+    if not names_tasks(capabilities):
+        return capabilities
+    others = {k: v for k, v in as_object(capabilities.get("extensions")).items() if k != TASKS_EXTENSION}
+    return {**capabilities, "extensions": others}
+
+
+def _joined(hello: Hello, remotes: Sequence[Remote], known: Sequence[Agreement], *, waiting: bool) -> Message:
     capabilities: Message = dict(_UNKNOWN) if waiting else {}
     for agreement in known:
-        for name, value in agreement.capabilities.items():
+        for name, value in _usable(hello, agreement).items():
             capabilities[name] = as_object(capabilities.get(name)) | as_object(value)
     own = {"name": "nextcloud-mcp-server-bridge", "version": version("nextcloud-mcp-server")}
     names = ", ".join(remote.name for remote in remotes)

@@ -1,6 +1,8 @@
 """One request of the chat client on its way through consent: asked, shown, waited for, repeated."""
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -19,7 +21,9 @@ from nextcloud_mcp_server.bridge.elicitation import (
 from nextcloud_mcp_server.bridge.envelope import Hello, Message, as_object
 from nextcloud_mcp_server.bridge.pages import Pages, Shown, host_of
 from nextcloud_mcp_server.bridge.remote import Remote
+from nextcloud_mcp_server.bridge.task_calls import TaskCalls, Watching
 from nextcloud_mcp_server.bridge.waiting import BEAT_SECONDS, Progress
+from nextcloud_mcp_server.errors import NextcloudMcpError
 
 #: How long a call waits for the user.
 CONSENT_SECONDS = 600.0
@@ -58,6 +62,14 @@ class Completed:
         return bool(ids & self._ids.keys())
 
 
+class _Unanswered(Exception):
+    """Nobody could answer what a task asks; `outcome` is what the chat client gets."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Means:
     """What every journey of a bridge uses."""
@@ -65,6 +77,7 @@ class Means:
     pages: Pages
     completed: Completed
     answer_input: AnswerInput
+    tasks: TaskCalls
     consent_seconds: float = CONSENT_SECONDS
     beat_seconds: float = BEAT_SECONDS
     again_seconds: float = AGAIN_SECONDS
@@ -82,6 +95,8 @@ class Journey:
     _urls: set[str] = field(default_factory=set[str])
     _rounds: int = 0
     _pause_seconds: float = 0.0
+    #: Ends the wait for the user.
+    _limit: anyio.CancelScope | None = None
 
     async def run(self) -> Message:
         """Return the result of the request.
@@ -89,16 +104,19 @@ class Journey:
         Raises:
             MCPError: The server answered with an error, or the user did not consent.
         """
-        outcome = await self._send({})
-        question = read(outcome)
-        if question is None or self._passes(question):
-            return outcome.value()
-        host = host_of(question.pages[0].url) if question.pages else self.remote.name
         means = self.means
         settled: Outcome | None = None
-        with means.pages.opened(self._urls), anyio.move_on_after(means.consent_seconds):
-            async with self.progress.waiting(host, means.consent_seconds, beat_seconds=means.beat_seconds):
-                settled = await self._settle(question)
+        with means.pages.opened(self._urls):
+            outcome = await self._send({})
+            question = read(outcome)
+            if question is None or self._passes(question):
+                return outcome.value()
+            host = host_of(question.pages[0].url) if question.pages else self.remote.name
+            with anyio.move_on_after(means.consent_seconds) as self._limit:
+                async with self.progress.waiting(
+                    host, means.consent_seconds, beat_seconds=means.beat_seconds
+                ):
+                    settled = await self._settle(question)
         if settled is None:
             minutes = max(1, round(means.consent_seconds / 60))
             settled = self._ended(
@@ -111,6 +129,9 @@ class Journey:
     def _passes(self, question: Question) -> bool:
         """Tell whether the chat client understands a question in this form by itself."""
         hello = self.means.pages.hello
+        if self.method.startswith("tasks/"):
+            # A repetition would not begin the task anew.
+            return True
         if question.dialect is not Dialect.INPUT:
             # A modern client knows no errors that ask.
             return hello.shows_urls and not hello.modern
@@ -184,14 +205,44 @@ class Journey:
     async def _send(self, more: Message) -> Outcome:
         started_at = anyio.current_time()
         try:
-            outcome = Outcome(result=await self.remote.request(self.method, {**self.params, **more}))
+            outcome = Outcome(result=await self._request({**self.params, **more}))
         except MCPError as error:
             outcome = Outcome(error=error)
+        except _Unanswered as ended:
+            return ended.outcome
+        except NextcloudMcpError as error:
+            return self._ended(str(error), ())
         # A server that does not hold a call is asked ever more slowly.
         short = anyio.current_time() - started_at < _SHORT_SECONDS
         longer = min(_LONGEST_PAUSE_SECONDS, max(_SHORT_SECONDS, self._pause_seconds * 2))
         self._pause_seconds = longer if short else 0.0
         return outcome
+
+    async def _request(self, params: Message) -> Message:
+        if self.method != "tools/call":
+            return await self.remote.request(self.method, params)
+        watching = Watching(self.progress, self._answer_task, self._unlimited)
+        return await self.means.tasks.call(self.remote, self.means.pages.hello, params, watching)
+
+    @contextmanager
+    def _unlimited(self) -> Generator[None]:
+        """Let the time limit of the consent stand still while the call runs, which it does after the consent."""
+        if self._limit is None:
+            yield
+            return
+        self._limit.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._limit.deadline = anyio.current_time() + self.means.consent_seconds
+
+    async def _answer_task(self, requests: Mapping[str, Message]) -> Message:
+        """Answer what a task of 2026-07-28 asks, as the same questions of a call."""
+        asked = read(Outcome(result={"resultType": "input_required", "inputRequests": dict(requests)}))
+        answer = await self._answer(asked) if asked is not None else {}
+        if isinstance(answer, Outcome):
+            raise _Unanswered(answer)
+        return as_object(answer.get("inputResponses"))
 
     def _unseen(self, shown: Shown, pages: tuple[Page, ...]) -> Outcome:
         if shown is Shown.REFUSED:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from nextcloud_mcp_server.bridge.envelope import Message, as_list, as_object
 
 SEPARATOR: Final = "__"
+#: Names in metadata the task to which a message belongs (2025-11-25).
+RELATED: Final = "io.modelcontextprotocol/related-task"
 
 #: The list in a result, and the field in each of its items that names it.
 LISTS: Final[Mapping[str, tuple[str, str]]] = {
@@ -72,7 +74,18 @@ def listed(method: str, server: str, result: Message) -> list[Message]:
 
 def renamed(server: str, result: Message) -> Message:
     """Rename the resources and tasks in a result, so that the chat client can ask for them again."""
-    return result | {key: _PARTS[key](server, item) for key, item in result.items() if key in _PARTS}
+    found = result | {key: _PARTS[key](server, item) for key, item in result.items() if key in _PARTS}
+    if not ("status" in result and isinstance(result.get("taskId"), str)):
+        return found
+    # The state of a task; in 2026-07-28 with the result of its call.
+    own: Message = {"taskId": join(server, "taskId", result["taskId"])}
+    inner = as_object(result.get("result"))
+    return found | own | ({"result": renamed(server, inner)} if inner else {})
+
+
+def related(server: str, params: Message) -> Message:
+    """Rename the task for which a server sends a request."""
+    return {**params, "_meta": _meta(server, params["_meta"])} if "_meta" in params else params
 
 
 def _content(server: str, items: object) -> object:
@@ -101,6 +114,11 @@ def _task(server: str, item: object) -> object:
     return {**task, "taskId": join(server, "taskId", str(task.get("taskId", "")))} if task else item
 
 
+def _meta(server: str, item: object) -> object:
+    meta = as_object(item)
+    return {**meta, RELATED: _task(server, meta[RELATED])} if RELATED in meta else item
+
+
 def _with_uri(server: str, item: Message) -> Message:
     uri = item.get("uri")
     return {**item, "uri": join(server, "uri", uri)} if isinstance(uri, str) else item
@@ -111,4 +129,5 @@ _PARTS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "contents": _contents,
     "messages": _messages,
     "task": _task,
+    "_meta": _meta,
 }

@@ -17,7 +17,17 @@ from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, RequestId
 from nextcloud_mcp_server.bridge.envelope import Agreement, Envelope, Hello, Message, agree, offered
 
 #: Requests that change nothing: they are sent once more after a connection was lost.
-_REPEATABLE = ("tools/list", "resources/", "prompts/", "completion/", "ping", "server/discover")
+_REPEATABLE = (
+    "tools/list",
+    "resources/",
+    "prompts/",
+    "completion/",
+    "ping",
+    "server/discover",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+)
 #: A shorter failure than this is not tried again at once: every call would start a process that ends.
 _PAUSE_SECONDS = 1.0
 #: What the SDK says to all calls of a connection that ended.

@@ -20,7 +20,9 @@ CHANGES: Final = {
     "notifications/resources/list_changed": "resourcesListChanged",
 }
 UPDATED: Final = "notifications/resources/updated"
+TASK: Final = "notifications/tasks"
 _URIS: Final = "resourceSubscriptions"
+_TASKS: Final = "taskIds"
 _AGAIN_SECONDS: Final = 5.0
 
 Notify = Callable[[str, Message | None], Awaitable[None]]
@@ -93,12 +95,15 @@ class Subscriptions:
         """Pass a change on to the streams that asked for it; return whether the notification was one of a change."""
         if method == "notifications/subscriptions/acknowledged":
             return True
-        if method not in CHANGES and method != UPDATED:
+        if method not in CHANGES and method not in (UPDATED, TASK):
             return False
         given = dict(params or {})
         meta = {k: v for k, v in as_object(given.pop("_meta", None)).items() if k != SUBSCRIPTION_ID_META_KEY}
         if self._several and isinstance(given.get("uri"), str):
             given["uri"] = naming.join(remote.name, "uri", given["uri"])
+        if method == TASK:
+            await self._pass_task(remote, given, meta)
+            return True
         if not modern:
             rest = given | ({"_meta": meta} if meta else {})
             await self._notify(method, rest or None)
@@ -108,6 +113,13 @@ class Subscriptions:
             if wanted.get(CHANGES.get(method, "")) is True or (method == UPDATED and listed):
                 await self._notify(method, given | _stamp(request_id, meta))
         return True
+
+    async def _pass_task(self, remote: Remote, given: Message, meta: Message) -> None:
+        if self._several:
+            given = naming.renamed(remote.name, given)
+        for request_id, wanted in list(self._listeners.items()):
+            if given.get("taskId") in as_list(wanted.get(_TASKS)):
+                await self._notify(TASK, given | _stamp(request_id, meta))
 
     async def sync(self, remote: Remote) -> None:
         """Ask a server for exactly what is listened for now, if it has to be asked."""
@@ -134,17 +146,20 @@ class Subscriptions:
     def _wanted(self, remote: Remote) -> Message:
         modern = remote.agreement is not None and remote.agreement.modern
         uris = set(self._uris.get(remote.name, ())) if modern else set[str]()
-        wanted: Message = {}
+        tasks, wanted = set[str](), Message()
         for listener in self._listeners.values():
             wanted |= {key: True for key in CHANGES.values() if listener.get(key) is True}
-            uris |= {own for uri in as_list(listener.get(_URIS)) if (own := self._own(remote, uri))}
-        return wanted | ({_URIS: sorted(uris)} if uris else {})
+            uris |= self._own(remote, "uri", listener.get(_URIS))
+            tasks |= self._own(remote, "taskId", listener.get(_TASKS))
+        return wanted | ({_URIS: sorted(uris)} if uris else {}) | ({_TASKS: sorted(tasks)} if tasks else {})
 
-    def _own(self, remote: Remote, uri: object) -> str:
+    def _own(self, remote: Remote, field: str, names: object) -> set[str]:
+        """Return the server's own names for its resources or tasks among those of the chat client."""
+        known = {str(name) for name in as_list(names)}
         if not self._several:
-            return str(uri)
-        found = naming.split("uri", str(uri))
-        return found[1] if found and found[0] == remote.name else ""
+            return known
+        found = [naming.split(field, name) for name in known]
+        return {one[1] for one in found if one is not None and one[0] == remote.name}
 
     async def _ask(self, remote: Remote, method: str, params: Message) -> Message:
         agreement = await remote.connected()

@@ -1,7 +1,8 @@
 """Tells a chat client that a call waits for the user, and how to end that."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import anyio
 
@@ -11,6 +12,26 @@ from nextcloud_mcp_server.bridge.envelope import Message, as_object
 BEAT_SECONDS = 5.0
 
 Notify = Callable[[str, Message], Awaitable[None]]
+
+
+@asynccontextmanager
+async def beside(
+    action: Callable[..., Coroutine[Any, Any, None]], *arguments: object
+) -> AsyncGenerator[None]:
+    """Run something for as long as the block runs; what the block raises is raised as it is, in no group."""
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(action, *arguments)
+            yield
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 class Progress:
@@ -25,6 +46,8 @@ class Progress:
         self._notify = notify
         self._last: float | None = None
         self._waited = False
+        #: Whether the call runs, and so does not wait for the user any more.
+        self._runs = False
 
     async def pass_on(self, params: Message) -> None:
         """Send the server's own progress on; it stays as it is if the bridge has reported none."""
@@ -53,18 +76,36 @@ class Progress:
         self, host: str, limit_seconds: float, *, beat_seconds: float = BEAT_SECONDS
     ) -> AsyncGenerator[None]:
         """Report again and again while the block waits for the user."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._beat, host, limit_seconds, beat_seconds)
+        async with beside(self._beat, host, limit_seconds, beat_seconds):
             yield
-            group.cancel_scope.cancel()
 
     async def _beat(self, host: str, limit_seconds: float, beat_seconds: float) -> None:
         started_at = anyio.current_time()
         while True:
             waited = anyio.current_time() - started_at
             left = max(0, round(limit_seconds - waited))
-            await self.say(
-                f"Waiting for you in the browser, at {host}. Cancel the call to stop; it ends by itself in {left} s.",
-                waited,
-            )
+            if not self._runs:
+                await self.say(
+                    f"Waiting for you in the browser, at {host}. Cancel the call to stop; "
+                    f"it ends by itself in {left} s.",
+                    waited,
+                )
+            await anyio.sleep(beat_seconds)
+
+    @asynccontextmanager
+    async def running(
+        self, words: Callable[[], str], *, beat_seconds: float = BEAT_SECONDS
+    ) -> AsyncGenerator[None]:
+        """Report again and again what the call does while the block waits for its task."""
+        self._runs = True
+        try:
+            async with beside(self._tell, words, beat_seconds):
+                yield
+        finally:
+            self._runs = False
+
+    async def _tell(self, words: Callable[[], str], beat_seconds: float) -> None:
+        started_at = anyio.current_time()
+        while True:
+            await self.say(words(), anyio.current_time() - started_at)
             await anyio.sleep(beat_seconds)

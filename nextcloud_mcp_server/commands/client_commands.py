@@ -217,6 +217,11 @@ def call_tool(
     ] = None,
     yes: YesOption = False,
     timeout: Annotated[float | None, typer.Option(min=0.1, max=86_400, help="Seconds for the call.")] = None,
+    as_task: Annotated[bool, typer.Option("--task", help="Call it as a task where it may be one.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait for a task, or print its id.")] = True,
+    ttl: Annotated[
+        float | None, typer.Option(min=1, max=31_536_000, help="Seconds for which a task should be kept.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Call a tool: SERVER TOOL, or SERVER__TOOL; text arguments stay text, all others are JSON."""
@@ -226,12 +231,16 @@ def call_tool(
     if tool is not None and "=" in tool:
         words, tool = [tool, *words], None
     choice = _choice(context)
-    session.run(
-        choice,
-        lambda found: calling.call_tool(
-            choice, found, server, tool, words, arguments=whole, yes=yes, seconds=timeout, as_json=as_json
-        ),
+    wishes = calling.Wishes(
+        arguments=whole,
+        yes=yes,
+        seconds=timeout,
+        as_json=as_json,
+        as_task=as_task,
+        waits=wait,
+        ttl_seconds=ttl,
     )
+    session.run(choice, lambda found: calling.call_tool(choice, found, server, tool, words, wishes=wishes))
 
 
 @client.command("auth")
@@ -316,3 +325,59 @@ def doctor(context: typer.Context, server: OptionalServer = None, *, as_json: Js
 
     choice = _choice(context)
     session.run(choice, lambda found: report.check(choice, found, server, as_json=as_json), quiet=True)
+
+
+tasks = typer.Typer(no_args_is_help=True, help="Look at calls that a server runs as tasks.")
+client.add_typer(tasks, name="tasks")
+TaskArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the task.", show_default=False)]
+
+
+@tasks.command("list")
+def list_tasks(context: typer.Context, server: ServerArgument, *, as_json: JsonOption = False) -> None:
+    """List the tasks of a server, where its version has such a list."""
+    from nextcloud_mcp_server.commands.mcp_client import session, task_actions
+
+    choice = _choice(context)
+    session.run(choice, lambda found: task_actions.list_tasks(choice, found, server, as_json=as_json))
+
+
+@tasks.command("get")
+def get_task(
+    context: typer.Context, server: ServerArgument, task: TaskArgument, *, as_json: JsonOption = False
+) -> None:
+    """Print the state of a task."""
+    from nextcloud_mcp_server.commands.mcp_client import session, task_actions
+
+    choice = _choice(context)
+    session.run(choice, lambda found: task_actions.get_task(choice, found, server, task, as_json=as_json))
+
+
+@tasks.command("result")
+def task_result(
+    context: typer.Context,
+    server: ServerArgument,
+    task: TaskArgument,
+    *,
+    yes: YesOption = False,
+    timeout: Annotated[
+        float | None, typer.Option(min=0.1, max=86_400, help="Seconds to wait for its end.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait for a task, and print its result; the task goes on if you stop the command."""
+    from nextcloud_mcp_server.commands.mcp_client import calling, session, task_actions
+
+    choice = _choice(context)
+    wishes = calling.Wishes(yes=yes, seconds=timeout, as_json=as_json)
+    session.run(choice, lambda found: task_actions.print_task_result(choice, found, server, task, wishes))
+
+
+@tasks.command("cancel")
+def cancel_task(
+    context: typer.Context, server: ServerArgument, task: TaskArgument, *, as_json: JsonOption = False
+) -> None:
+    """Cancel a task."""
+    from nextcloud_mcp_server.commands.mcp_client import session, task_actions
+
+    choice = _choice(context)
+    session.run(choice, lambda found: task_actions.cancel_task(choice, found, server, task, as_json=as_json))

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import anyio
@@ -22,6 +23,8 @@ from nextcloud_mcp_server.bridge.permissions import (
     should_auto_approve,
 )
 from nextcloud_mcp_server.bridge.servers import Entry, find_tool, listed_tools
+from nextcloud_mcp_server.bridge.task_client import Detached, TaskClient
+from nextcloud_mcp_server.bridge.tasks import Form
 from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.commands.mcp_client.listing import print_table
 from nextcloud_mcp_server.commands.mcp_client.questions import read_terminal_line
@@ -32,6 +35,7 @@ from nextcloud_mcp_server.commands.mcp_client.session import (
     make_questions,
     server_of,
 )
+from nextcloud_mcp_server.commands.mcp_client.task_output import print_task, task_reporter
 from nextcloud_mcp_server.errors import CallNotAllowed, InvalidInput
 from nextcloud_mcp_server.logs import one_line
 
@@ -58,6 +62,21 @@ def split_target(configuration: Configuration, server: str, name: str | None) ->
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The options of a call."""
+
+    #: All arguments, where they are given as a whole.
+    arguments: str | None = None
+    yes: bool = False
+    seconds: float | None = None
+    as_json: bool = False
+    as_task: bool = False
+    #: Whether the result is waited for if the call becomes a task.
+    waits: bool = True
+    ttl_seconds: float | None = None
+
+
 async def call_tool(
     choice: Choice,
     configuration: Configuration,
@@ -65,10 +84,7 @@ async def call_tool(
     tool_name: str | None,
     words: Sequence[str],
     *,
-    arguments: str | None,
-    yes: bool,
-    seconds: float | None,
-    as_json: bool,
+    wishes: Wishes,
 ) -> int | None:
     """Call a tool and print its result; 3 if the tool says that it failed."""
     name, tool_name = split_target(configuration, name, tool_name)
@@ -78,20 +94,57 @@ async def call_tool(
     decision = decide(configuration, server, tool_name)
     # What cannot be called anyway must not start a server.
     refuse_denied(decision)
-    given = await _whole_arguments(arguments)
-    questions = make_questions(configuration, server, yes=yes)
-    async with connected(choice, server, questions) as connection:
+    given = await _whole_arguments(wishes.arguments)
+    questions = make_questions(configuration, server, yes=wishes.yes)
+    tasks = TaskClient(task_reporter(), waits=wishes.waits, seconds=wishes.seconds)
+    async with connected(choice, server, questions, tasks) as connection:
         tool = find_tool(Entry(server, tools=await listed_tools(connection)), tool_name)
         values = given | typed_arguments(tool, words)
-        await _agree(decision, server, tool_name, values, yes=yes)
-        found = await questions.with_pages(
-            lambda: connection.call_tool(tool_name, values, progress=_progress, timeout_seconds=seconds)
-        )
+        as_task = _runs_as_task(tool, tasks, wishes)
+        await _agree(decision, server, tool_name, values, yes=wishes.yes)
+
+        async def call() -> types.CallToolResult:
+            if as_task:
+                return await tasks.call(tool_name, values, wishes.ttl_seconds)
+            return await connection.call_tool(
+                tool_name, values, progress=_progress, timeout_seconds=wishes.seconds
+            )
+
+        try:
+            found = await questions.with_pages(call)
+        except Detached as detached:
+            print_task(detached.task, as_json=wishes.as_json)
+            return None
+    return print_result(found, configuration, as_json=wishes.as_json)
+
+
+def print_result(found: types.CallToolResult, configuration: Configuration, *, as_json: bool) -> int | None:
+    """Print the result of a call; return 3 if the tool says that it failed."""
     if as_json:
         result_json(output.as_json(found), indent=2)
     else:
         result(output.safe(output.shortened(output.call_text(found), configuration.max_output_tokens)))
     return SERVER_REFUSED if found.is_error else None
+
+
+def _runs_as_task(tool: types.Tool, tasks: TaskClient, wishes: Wishes) -> bool:
+    """Return whether a tool is called as a task of 2025-11-25; in 2026-07-28 the server alone decides.
+
+    Raises:
+        InvalidInput: The user wants it, and the server or the tool does not do it.
+    """
+    wanted = wishes.as_task or not wishes.waits
+    if tasks.form is Form.EXTENSION:
+        if wanted and not tasks.offers("requests.tools.call"):
+            raise InvalidInput("This server has no tasks.")
+        return False
+    support = output.task_support(tool).lower()
+    if not tasks.offers("requests.tools.call"):
+        # Not even a tool that requires it may be called as one.
+        support = "forbidden"
+    if wanted and support == "forbidden":
+        raise InvalidInput(f'The tool "{one_line(tool.name)}" does not run as a task.')
+    return wanted or support == "required"
 
 
 async def _whole_arguments(text: str | None) -> dict[str, Any]:

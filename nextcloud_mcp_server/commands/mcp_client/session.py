@@ -24,6 +24,7 @@ from nextcloud_mcp_server.bridge.link import Handlers
 from nextcloud_mcp_server.bridge.oauth.http_auth import http_auth
 from nextcloud_mcp_server.bridge.oauth.store import open_store
 from nextcloud_mcp_server.bridge.permissions import decide_elicitation
+from nextcloud_mcp_server.bridge.task_client import TaskClient
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.commands.mcp_client.questions import Questions, read_terminal_line
 from nextcloud_mcp_server.commands.mcp_client.trusting import asked_about, open_approvals, refuse_unapproved
@@ -35,6 +36,7 @@ from nextcloud_mcp_server.errors import (
     InvalidInput,
     NextcloudMcpError,
     ServerUnknown,
+    TaskFailed,
     ToolUnknown,
     TransportFailed,
 )
@@ -55,6 +57,7 @@ _CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (AuthorizationFailed, NOT_AUTHORIZED),
     (CallNotAllowed, NOT_ALLOWED),
     (AnswerLate, TOO_LATE),
+    (TaskFailed, SERVER_REFUSED),
     (NextcloudMcpError, FAILED),
     (MCPError, SERVER_REFUSED),
 )
@@ -183,9 +186,12 @@ async def show_page(url: str, purpose: str) -> bool:
     return await make_browser().show(url, purpose)
 
 
-def make_handlers(choice: Choice, questions: Questions | None = None) -> Handlers:
+def make_handlers(
+    choice: Choice, questions: Questions | None = None, tasks: TaskClient | None = None
+) -> Handlers:
     """Return what a server may ask and tell on the command line."""
     return Handlers(
+        extensions=() if tasks is None else (tasks.extension,),
         elicitation=None if questions is None else questions.answer,
         notification=None if questions is None else questions.notified,
         diagnostic=(lambda line: say(f"  | {line}")) if choice.debug else None,
@@ -200,8 +206,10 @@ def make_questions(configuration: Configuration, server: Server, *, yes: bool = 
 
 @asynccontextmanager
 async def connected(
-    choice: Choice, server: Server, questions: Questions | None = None
+    choice: Choice, server: Server, questions: Questions | None = None, tasks: TaskClient | None = None
 ) -> AsyncGenerator[Connection]:
     """Connect to one server for a command."""
-    async with connect(server, make_handlers(choice, questions), make_auth(server)) as connection:
+    async with connect(server, make_handlers(choice, questions, tasks), make_auth(server)) as connection:
+        if tasks is not None:
+            tasks.use(connection)
         yield connection

@@ -98,7 +98,7 @@ def test_a_request_for_a_modern_server_gets_an_envelope_and_headers() -> None:
     assert written["_meta"] == {
         f"{PREFIX}protocolVersion": "2026-07-28",
         f"{PREFIX}clientInfo": {"name": "c"},
-        f"{PREFIX}clientCapabilities": {"roots": {}},
+        f"{PREFIX}clientCapabilities": {"roots": {}, "extensions": {f"{PREFIX}tasks": {}}},
         f"{PREFIX}logLevel": "info",
         "a": 1,
     }
@@ -148,3 +148,28 @@ def test_parts_that_are_off_are_not_described() -> None:
     agreement = Agreement("2025-11-25", {"capabilities": {"tools": {}, "prompts": {}}, "x": 1})
 
     assert agreement.without({"prompts"}).described == {"capabilities": {"tools": {}}, "x": 1}
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_a_request_about_a_task_names_it_in_a_header(method: str) -> None:
+    _, options = Envelope(NEW, MODERN, MODERN.capabilities).write(method, {"taskId": "t-1"})
+
+    assert options.get("headers") == {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": method,
+        "mcp-name": "t-1",
+    }
+
+
+def test_tasks_are_declared_where_the_bridge_or_the_request_can_take_them() -> None:
+    key = f"{PREFIX}clientCapabilities"
+    tasks: Message = {"extensions": {f"{PREFIX}tasks": {}}}
+
+    def declared(hello: Hello, given: Message, *, acts: bool) -> Message:
+        written, _ = Envelope(NEW, hello, offered(hello, acts=acts)).write("tools/call", {"_meta": given})
+        return (written or {})["_meta"][key].get("extensions", {})
+
+    for acts in (False, True):
+        assert f"{PREFIX}tasks" in declared(HANDSHAKE, {}, acts=acts)
+        assert f"{PREFIX}tasks" not in declared(MODERN, {}, acts=acts)
+        assert f"{PREFIX}tasks" in declared(MODERN, {key: tasks}, acts=acts)

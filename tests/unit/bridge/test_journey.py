@@ -13,6 +13,7 @@ from nextcloud_mcp_server.bridge.envelope import Hello, Message
 from nextcloud_mcp_server.bridge.journey import ROUNDS, Completed, Journey, Means
 from nextcloud_mcp_server.bridge.pages import Pages
 from nextcloud_mcp_server.bridge.remote import Remote
+from nextcloud_mcp_server.bridge.task_calls import TaskCalls
 from nextcloud_mcp_server.bridge.waiting import Progress
 from tests.far_server import HANDSHAKE, MODERN, FarServer, remote_to
 
@@ -99,7 +100,7 @@ class Trip:
         browser = Browser(lambda _: self.shown.set(), launch=self._launch)
         pages = Pages(self, browser, policy=self._policy, browsing=self._browsing)
         async with remote_to(self.server, self._chat, acts=pages.acts) as remote:
-            means = Means(pages, self.completed, self._answer_input, **self._means)
+            means = Means(pages, self.completed, self._answer_input, TaskCalls(0.01), **self._means)
             yield Journey(remote, method, CALL, Progress(CALL, self._notify), means)
 
     async def run(self, method: str = "tools/call") -> Message:

@@ -66,6 +66,25 @@ def test_messages_contents_and_tasks_are_renamed_too() -> None:
     assert naming.renamed("a", {"task": {"taskId": "1", "x": 2}}) == {"task": {"taskId": "a__1", "x": 2}}
 
 
+def test_the_state_of_a_task_and_its_result_are_renamed() -> None:
+    related = {"io.modelcontextprotocol/related-task": {"taskId": "1"}, "x": 1}
+    renamed = {"io.modelcontextprotocol/related-task": {"taskId": "a__1"}, "x": 1}
+    inner = {"content": [{"type": "resource_link", "uri": "u:1"}]}
+
+    assert naming.renamed("a", {"taskId": "1", "status": "working", "x": 2}) == {
+        "taskId": "a__1",
+        "status": "working",
+        "x": 2,
+    }
+    done = naming.renamed("a", {"taskId": "1", "status": "completed", "result": inner})
+    assert done["result"]["content"][0]["uri"] == "@a:u:1"
+    # A tool may call something else so.
+    assert naming.renamed("a", {"content": [], "taskId": "1"}) == {"content": [], "taskId": "1"}
+    assert naming.renamed("a", {"content": [], "_meta": related})["_meta"] == renamed
+    assert naming.related("a", {"message": "?", "_meta": related}) == {"message": "?", "_meta": renamed}
+    assert naming.related("a", {"message": "?"}) == {"message": "?"}
+
+
 def test_a_list_leaves_out_what_has_no_name() -> None:
     result = {"tools": [{"name": "t", "x": 1}, {"title": "nameless"}, 5]}
 

@@ -1,4 +1,6 @@
 import anyio
+import pytest
+from mcp import MCPError
 
 from nextcloud_mcp_server.bridge.envelope import Message
 from nextcloud_mcp_server.bridge.waiting import Progress
@@ -62,3 +64,30 @@ async def test_a_waiting_call_says_where_and_how_to_stop() -> None:
     assert heard.params[0]["message"] == (
         "Waiting for you in the browser, at a.example. Cancel the call to stop; it ends by itself in 60 s."
     )
+
+
+@pytest.mark.parametrize("what", ["waiting", "running"])
+async def test_an_error_that_ends_the_wait_is_raised_as_it_is(what: str) -> None:
+    progress = Progress({"_meta": {"progressToken": 1}}, Heard())
+    beat = progress.waiting("a.example", 60) if what == "waiting" else progress.running(lambda: "x")
+
+    with pytest.raises(MCPError, match="Nothing works"):
+        async with beat:
+            raise MCPError(-32000, "Nothing works")
+
+
+async def test_a_call_that_runs_does_not_say_that_it_waits_for_the_user() -> None:
+    heard = Heard()
+    progress = Progress({"_meta": {"progressToken": 1}}, heard)
+
+    with anyio.fail_after(30):
+        async with progress.waiting("a.example", 60, beat_seconds=0.01):
+            while not heard.params:
+                await heard.more.wait()
+            async with progress.running(lambda: "Half of it", beat_seconds=0.01):
+                heard.params.clear()
+                while len(heard.params) < 3:
+                    await heard.more.wait()
+                said = {one["message"] for one in heard.params}
+
+    assert said == {"Half of it"}
