@@ -5,7 +5,7 @@ A project's entry replaces the user's entry of the same name as a whole. `config
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from nextcloud_mcp_server.bridge import configuration_files as files
+from nextcloud_mcp_server.bridge import trust
 from nextcloud_mcp_server.bridge.configuration_files import Paths
 from nextcloud_mcp_server.bridge.configuration_values import (
     expanded,
@@ -29,6 +30,7 @@ from nextcloud_mcp_server.bridge.configuration_values import (
     server_values,
     suggestion,
 )
+from nextcloud_mcp_server.bridge.trust import Answer, Unapproved, never_asked
 from nextcloud_mcp_server.logs import one_line
 
 PREFIX: Final = "NEXTCLOUD_MCP_CLIENT_"
@@ -175,6 +177,8 @@ class Configuration:
     max_output_tokens: int | None = None
     #: Whether a switch or variable turned all servers off.
     off: bool = False
+    #: Files of the project that the user has not approved.
+    unapproved: tuple[Unapproved, ...] = ()
 
     def server(self, name: str) -> Server | None:
         """Return the server of a name; None if there is none."""
@@ -189,31 +193,38 @@ class _Gathered:
     faults: list[Fault] = field(default_factory=list[Fault])
     permissions: list[Permissions] = field(default_factory=list[Permissions])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    unapproved: list[Unapproved] = field(default_factory=list[Unapproved])
 
 
-def load(paths: Paths, environment: Mapping[str, str], *, off: bool = False) -> Configuration:
+def load(
+    paths: Paths, environment: Mapping[str, str], *, off: bool = False, answer: Answer = never_asked
+) -> Configuration:
     """Read the files below these folders, with the variables of this environment.
 
-    What is wrong with one server, or with a whole file, is in `faults`; the rest is used.
+    What is wrong with one server, or with a whole file, is in `faults`; the rest is used. `answer` says whether the
+    user has approved a project's file; of one that is not approved only what it asks for and denies is used.
     """
     if off or environment.get(f"{PREFIX}NO_MCP", "").strip().lower() in _TRUE:
         return Configuration(off=True)
-    contents: list[files.FileContent] = []
     gathered = _Gathered()
-    for path in files.found_files(paths):
-        try:
-            contents.append(files.read(path))
-        except ValueError as error:
-            gathered.faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
-    for content in contents:
-        _read_shared(content, gathered)
+    contents = _contents(paths, gathered)
+    for number, content in enumerate(contents):
+        if trust.is_of_project(content.path, paths) and trust.can_do_something(content):
+            contents[number] = _approved(content, gathered, answer, paths.project)
+        _read_shared(contents[number], gathered)
     options = _options(gathered.options, environment)
     defaults = {
         "timeout_seconds": _milliseconds(environment, "TIMEOUT") or options.request_timeout_seconds,
         "tool_timeout_seconds": _milliseconds(environment, "TOOL_TIMEOUT") or _TOOL_TIMEOUT_SECONDS,
     }
+    unread = {one.path for one in gathered.unapproved}
     for content in contents:
-        _read_servers(content, gathered, defaults, environment, paths.project)
+        if content.path in unread:
+            # The user's server of the same name is not what is meant here.
+            for name, _ in content.servers:
+                gathered.servers.pop(name, None)
+        else:
+            _read_servers(content, gathered, defaults, environment, paths.project)
     return Configuration(
         servers=tuple(gathered.servers.values()),
         faults=tuple(gathered.faults),
@@ -224,7 +235,38 @@ def load(paths: Paths, environment: Mapping[str, str], *, off: bool = False) -> 
         ),
         options=options,
         max_output_tokens=_whole(environment.get(f"{PREFIX}MAX_OUTPUT_TOKENS")),
+        unapproved=tuple(gathered.unapproved),
     )
+
+
+def _contents(paths: Paths, gathered: _Gathered) -> list[files.FileContent]:
+    """Read each file; what cannot be read is a fault."""
+    contents: list[files.FileContent] = []
+    hidden = files.hidden_files(paths)
+    for path in (*hidden, *files.found_files(paths)):
+        try:
+            content = files.read(path)
+        except ValueError as error:
+            gathered.faults.append(Fault(path, str(error).removeprefix(f"{path} ")))
+            continue
+        if path in hidden:
+            # Another file takes the place of its servers, and cannot take away what it denies.
+            content = files.FileContent(path, permissions=trust.limits(content))
+        contents.append(content)
+    return contents
+
+
+def _approved(
+    content: files.FileContent, gathered: _Gathered, answer: Answer, project: Path
+) -> files.FileContent:
+    """Return what of a project's file counts: all of it, or no more than what it asks for and denies."""
+    said = answer(content.path, content.digest)
+    if said:
+        return content
+    found = trust.unapproved(content, project, is_declined=said is False)
+    gathered.unapproved.append(found)
+    gathered.faults.append(Fault(content.path, found.sentence))
+    return replace(content, permissions=trust.limits(content), options={})
 
 
 def _read_shared(content: files.FileContent, gathered: _Gathered) -> None:

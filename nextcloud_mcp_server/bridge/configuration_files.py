@@ -12,7 +12,8 @@ Each may have `permissions` and, in `mcp`, options for all servers.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -50,6 +51,8 @@ class FileContent:
     others: Sequence[str] = ()
     #: The keys that it may have there.
     known: Sequence[str] = ()
+    #: SHA-256 of the file as it was read.
+    digest: str = ""
 
 
 def found_files(paths: Paths) -> list[Path]:
@@ -64,6 +67,12 @@ def found_files(paths: Paths) -> list[Path]:
     yaml = [folder / name for folder in folders for name in _YAML if (folder / name).is_file()]
     chosen = yaml + (unified or legacy)
     return sorted(chosen, key=lambda path: path.is_relative_to(paths.project) and path.parent != paths.user)
+
+
+def hidden_files(paths: Paths) -> list[Path]:
+    """Return the user's file whose servers are not read because a `settings.toml` is somewhere."""
+    legacy = paths.user / _LEGACY
+    return [legacy] if not paths.files and legacy.is_file() and legacy not in found_files(paths) else []
 
 
 def read(path: Path) -> FileContent:
@@ -82,7 +91,8 @@ def read(path: Path) -> FileContent:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text.") from error
-    return _read_yaml(path, text) if path.suffix in {".yaml", ".yml"} else _read_toml(path, text)
+    content = _read_yaml(path, text) if path.suffix in {".yaml", ".yml"} else _read_toml(path, text)
+    return replace(content, digest=sha256(raw).hexdigest())
 
 
 def _read_toml(path: Path, text: str) -> FileContent:

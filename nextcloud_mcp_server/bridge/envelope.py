@@ -275,9 +275,16 @@ async def agree(
 async def _discover(dispatcher: JSONRPCDispatcher, hello: Hello, capabilities: Message) -> Agreement:
     agreement = Agreement(LATEST_MODERN_VERSION, {})
     params, options = Envelope(agreement, hello, capabilities).write("server/discover", {})
-    answer = await dispatcher.send_raw_request(
-        "server/discover", params, {**options, "timeout": _DISCOVER_SECONDS, "cancel_on_abandon": False}
-    )
+    patient: CallOptions = {**options, "timeout": _DISCOVER_SECONDS, "cancel_on_abandon": False}
+    try:
+        answer = await dispatcher.send_raw_request("server/discover", params, patient)
+    except MCPError as error:
+        # A server that refuses a version names those that it speaks, and the client tries one of them.
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION or LATEST_MODERN_VERSION not in as_list(
+            as_object(error.error.data).get("supported")
+        ):
+            raise
+        answer = await dispatcher.send_raw_request("server/discover", params, patient)
     known = as_list(answer.get("supportedVersions"))
     if LATEST_MODERN_VERSION not in known:
         raise MCPError(UNSUPPORTED_PROTOCOL_VERSION, f"The server speaks only the versions {known!r:.200}.")

@@ -105,6 +105,7 @@ class Journey:
             MCPError: The server answered with an error, or the user did not consent.
         """
         means = self.means
+        settled: Outcome | None = None
         with means.pages.opened(self._urls):
             outcome = await self._send({})
             question = read(outcome)
@@ -115,12 +116,15 @@ class Journey:
                 async with self.progress.waiting(
                     host, means.consent_seconds, beat_seconds=means.beat_seconds
                 ):
-                    return (await self._settle(question)).value()
-        minutes = max(1, round(means.consent_seconds / 60))
-        return self._ended(
-            f"The user did not finish in the browser within {minutes} min, so nothing was done.",
-            question.pages,
-        ).value()
+                    settled = await self._settle(question)
+        if settled is None:
+            minutes = max(1, round(means.consent_seconds / 60))
+            settled = self._ended(
+                f"The user did not finish in the browser within {minutes} min, so nothing was done.",
+                question.pages,
+            )
+        # Raised in the block above, an error would come out as a group, which no chat client understands.
+        return settled.value()
 
     def _passes(self, question: Question) -> bool:
         """Tell whether the chat client understands a question in this form by itself."""

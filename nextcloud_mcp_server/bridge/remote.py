@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import anyio
 from anyio.abc import TaskStatus
@@ -30,6 +30,8 @@ _REPEATABLE = (
 )
 #: A shorter failure than this is not tried again at once: every call would start a process that ends.
 _PAUSE_SECONDS = 1.0
+#: What the SDK says to all calls of a connection that ended.
+_CLOSED: Final = "Connection closed"
 #: How long a server may take until it has answered the handshake; a sign-in in the browser is part of it.
 START_SECONDS = 600.0
 
@@ -141,10 +143,12 @@ class Remote:
                 lost = self._way.session_lost
                 if not (lost or _is_cut_off(error)):
                     raise self._explained(error) from None
-                if lost:
-                    # The server did not know the session, so it did not begin the call.
+                if lost or error.error.message.startswith(_CLOSED):
+                    # The call is woken before the end of the connection is noticed, and must not go into it once more.
+                    # In a session that the server has forgotten, it was not begun.
                     session.ended.set()
-                    self._session = None
+                    if self._session is session:
+                        self._session = None
                 if is_last or not (lost or method.startswith(_REPEATABLE)):
                     raise self._gone(error) from None
         raise AssertionError("unreachable")
@@ -257,7 +261,7 @@ class Remote:
 
 def _is_cut_off(error: MCPError) -> bool:
     """Tell an error that the SDK made up for a lost connection from one of a server, which may use the same code."""
-    made_up = error.error.message.startswith(("Connection closed", "SSE stream ended"))
+    made_up = error.error.message.startswith((_CLOSED, "SSE stream ended"))
     return error.code == CONNECTION_CLOSED and error.error.data is None and made_up
 
 
@@ -266,7 +270,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return reason(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, MCPError):
-        ended = error.code == CONNECTION_CLOSED and error.error.message == "Connection closed"
+        ended = error.code == CONNECTION_CLOSED and error.error.message == _CLOSED
         return "it ended before it answered." if ended else error.error.message
     if isinstance(error, TimeoutError):
         return "it did not answer in time."

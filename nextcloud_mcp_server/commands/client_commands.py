@@ -302,6 +302,22 @@ def permissions(
     )
 
 
+@client.command("trust")
+def trust(
+    context: typer.Context,
+    *,
+    yes: YesOption = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Take the approval back.")] = False,
+) -> None:
+    """Approve the configuration file of the project in this folder, as it is now."""
+    from nextcloud_mcp_server.commands.mcp_client import session, trusting
+
+    choice = _choice(context)
+    if forget:
+        session.run(choice, lambda _: trusting.forget(choice.paths), quiet=True, ask=False)
+    session.run(choice, lambda found: trusting.approve(found, yes=yes), quiet=True, ask=False)
+
+
 @client.command("doctor")
 def doctor(context: typer.Context, server: OptionalServer = None, *, as_json: JsonOption = False) -> None:
     """Check the configuration and every server; each line says what to do."""

@@ -1,4 +1,4 @@
-"""What the bridge adds to a call of this server over HTTP, and what 1,000 calls leave behind in it."""
+"""What the bridge adds to a call of this server over HTTP, how it starts, and what 1,000 calls leave behind in it."""
 
 import statistics
 import sys
@@ -13,7 +13,7 @@ import anyio
 
 from tests.load.client import Client, http_client, stdio_client
 from tests.load.process import is_readable, resident_mb
-from tests.load.servers import GET_NOTE, ROOT, Server, environment_of, free_port, stop
+from tests.load.servers import GET_NOTE, ROOT, Server, environment_of, free_port, running, stop
 
 CONCURRENT = 16
 _LEFT_BEHIND = 1_000
@@ -28,6 +28,9 @@ class Bridged:
     bridged_ms: list[float] = field(default_factory=list[float])
     direct_rates: list[float] = field(default_factory=list[float])
     bridged_rates: list[float] = field(default_factory=list[float])
+    #: From the start of the bridge, and of a bare server over stdio, to the answer to the first `tools/list`.
+    start_seconds: list[float] = field(default_factory=list[float])
+    floor_start_seconds: list[float] = field(default_factory=list[float])
     descriptors_left: int | None = None
     mb_left: float | None = None
 
@@ -42,9 +45,15 @@ class Bridged:
         return statistics.median(self.bridged_rates) / statistics.median(self.direct_rates)
 
 
-async def bridged(server: Server, folder: Path, *, calls: int, rounds: int) -> Bridged:
+async def bridged(server: Server, folder: Path, *, starts: int, calls: int, rounds: int) -> Bridged:
     """Call one server directly and through the bridge, in turns."""
     found = Bridged()
+    async with _served(server, folder) as (direct, url):
+        # The server behind the bridge has started before.
+        await direct.request("tools/list", {})
+        for turn in range(starts):
+            for measure in (_start_bridge, _start_floor)[:: 1 if turn % 2 else -1]:
+                await measure(found, url, folder)
     async with _served(server, folder) as (direct, url), _bridge(url, folder) as (through, pid):
         for client in (direct, through):
             await _burst(client, 8, 2)
@@ -68,6 +77,19 @@ async def bridged(server: Server, folder: Path, *, calls: int, rounds: int) -> B
             found.descriptors_left = _descriptors(pid) - before[0]
             found.mb_left = resident_mb(pid) - before[1]
     return found
+
+
+async def _start_bridge(found: Bridged, url: str, folder: Path) -> None:
+    began = time.perf_counter()
+    async with _bridge(url, folder) as (client, _):
+        await client.request("tools/list", {})
+        found.start_seconds.append(time.perf_counter() - began)
+
+
+async def _start_floor(found: Bridged, url: str, folder: Path) -> None:
+    del url
+    async with running(Server("floor"), "stdio", folder) as started:
+        found.floor_start_seconds.append(started.start_seconds)
 
 
 async def _burst(client: Client, calls: int, concurrency: int) -> list[float]:

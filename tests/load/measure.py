@@ -281,10 +281,14 @@ class Bench:
         self.measured.attack = await attack(self._apart("attack"), self._effort.attack_seconds)
 
     async def bridge(self) -> None:
-        """Measure what the bridge adds to a call, and what many calls leave behind in it."""
+        """Measure how the bridge starts, what it adds to a call, and what many calls leave behind in it."""
         effort = self._effort
         self.measured.bridged = await bridged(
-            self._servers["ours"], self._apart("bridge"), calls=effort.calls, rounds=effort.rounds
+            self._servers["ours"],
+            self._apart("bridge"),
+            starts=effort.starts,
+            calls=effort.calls,
+            rounds=effort.rounds,
         )
 
     def _apart(self, name: str) -> Path:

@@ -185,9 +185,12 @@ def _token_requests(measured: Measured) -> Iterator[Metric]:
 def _bridged(measured: Measured) -> Iterator[Metric]:
     found = measured.bridged
     name, budget = "the bridge adds to a call, p50", "≤ 3 ms"
+    start = "start of the bridge to tools/list"
     if found is None:
+        yield _ratio(start, 1.6, [], [], "s")
         yield Metric(name, budget, "not measured", None)
         return
+    yield _ratio(start, 1.6, found.start_seconds, found.floor_start_seconds, "s")
     yield Metric(name, budget, f"{found.added_ms:.1f} ms", found.added_ms <= 3)
     name, budget = "throughput through the bridge, 16 at once", "≥ 85 % of direct calls"
     yield Metric(name, budget, f"{found.kept_share:.0%}", found.kept_share >= 0.85)

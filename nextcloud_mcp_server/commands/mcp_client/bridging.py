@@ -67,6 +67,7 @@ def found_servers(targets: Sequence[str], wishes: Wishes) -> tuple[Configuration
 
     Raises:
         ConfigurationError: There is none, or one is described wrongly.
+        CallNotAllowed: It is in a project's file that the user has not approved.
         ServerUnknown: A name is not configured.
     """
     addresses = [target for target in targets if "://" in target]
@@ -77,11 +78,13 @@ def found_servers(targets: Sequence[str], wishes: Wishes) -> tuple[Configuration
         return Configuration(), given
     # It imports the SDK's client, which a bridge to an address does not need.
     from nextcloud_mcp_server.commands.mcp_client.session import Choice, server_of  # noqa: PLC0415 - see above
+    from nextcloud_mcp_server.commands.mcp_client.trusting import refuse_unapproved  # noqa: PLC0415 - see above
 
     configuration = Choice(wishes.files).configuration()
     known = [server for server in configuration.servers if not server.disabled]
     chosen = [server_of(configuration, name) for name in names] if names else known
     if not chosen:
+        refuse_unapproved(configuration)
         raise ConfigurationError(
             "There is no server to connect: name an address (bridge https://…/mcp), or configure servers; see "
             "docs/bridge.md."

@@ -27,6 +27,7 @@ from nextcloud_mcp_server.bridge.permissions import decide_elicitation
 from nextcloud_mcp_server.bridge.task_client import TaskClient
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.commands.mcp_client.questions import Questions, read_terminal_line
+from nextcloud_mcp_server.commands.mcp_client.trusting import asked_about, open_approvals, refuse_unapproved
 from nextcloud_mcp_server.errors import (
     AnswerLate,
     AuthorizationFailed,
@@ -73,17 +74,32 @@ class Choice:
     no_mcp: bool = False
     debug: bool = False
 
-    def configuration(self, *, quiet: bool = False) -> Configuration:
-        """Read the configuration, and print what was left out of it."""
-        paths = Paths(Path.cwd(), user_config_path(_PROGRAM, appauthor=False), self.files)
-        found = load(paths, process_variables(), off=self.no_mcp)
+    @property
+    def paths(self) -> Paths:
+        """Where the configuration is."""
+        return Paths(Path.cwd(), user_config_path(_PROGRAM, appauthor=False), self.files)
+
+    def configuration(self, *, quiet: bool = False, ask: bool = False) -> Configuration:
+        """Read the configuration, and print what was left out of it; `ask` lets it ask about a project's file, once.
+
+        Raises:
+            ConfigurationError: An answer cannot be kept.
+        """
+        paths, approvals = self.paths, open_approvals()
+        found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
+        if ask and asked_about(found.unapproved, approvals):
+            found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
         for fault in () if quiet else found.faults:
             say(f"Note: left out: {fault}")
         return found
 
 
 def run(
-    choice: Choice, action: Callable[[Configuration], Awaitable[int | None]], *, quiet: bool = False
+    choice: Choice,
+    action: Callable[[Configuration], Awaitable[int | None]],
+    *,
+    quiet: bool = False,
+    ask: bool = True,
 ) -> None:
     """Run a command, and exit with a code that says what happened.
 
@@ -92,7 +108,7 @@ def run(
     """
     _set_up_logs(debug=choice.debug)
     try:
-        configuration = choice.configuration(quiet=quiet)
+        configuration = choice.configuration(quiet=quiet, ask=ask)
         code = anyio.run(action, configuration)
     except KeyboardInterrupt:
         raise
@@ -120,6 +136,7 @@ def server_of(configuration: Configuration, name: str) -> Server:
     Raises:
         ServerUnknown: There is none of that name.
         ConfigurationError: The address is wrong.
+        CallNotAllowed: It is in a project's file that the user has not approved.
         TransportFailed: It is disabled.
     """
     if name.startswith(("http://", "https://")):
@@ -129,6 +146,7 @@ def server_of(configuration: Configuration, name: str) -> Server:
             raise ConfigurationError(first_fault(error, ())) from None
     server = configuration.server(name)
     if server is None:
+        refuse_unapproved(configuration, name)
         raise ServerUnknown(f"MCP server not found: {name}{_known(configuration, name)}")
     if server.disabled:
         raise TransportFailed(f'The server "{name}" is disabled in the configuration.')
