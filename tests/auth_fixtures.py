@@ -310,7 +310,7 @@ def small_sandbox(clock: Clock) -> Sandbox:
 
 
 @asynccontextmanager
-async def open_stage(
+async def open_harness(
     folder: Path,
     template: Path,
     version: ProfileName = USUAL,

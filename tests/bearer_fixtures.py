@@ -77,7 +77,7 @@ def second_key() -> Private:
 class Served:
     """The server and its surroundings."""
 
-    stage: ProcessHost
+    harness: ProcessHost
     process: Process
     provider: IdentityProvider
     time: Time
@@ -145,7 +145,7 @@ class Session:
 
 @asynccontextmanager
 async def serving(
-    stage: ProcessHost,
+    harness: ProcessHost,
     process: Process,
     *,
     limiter: RequestLimiter | None = None,
@@ -161,7 +161,7 @@ async def serving(
         introspection=Introspection(
             provider.discovery(time), provider.outgoing(), client=("mcp", SecretStr("secret")), monotonic=time
         ),
-        clock=stage.clock,
+        clock=harness.clock,
     )
     specs = mcp_server.select(("notes", "files"), exclude=(), read_only=False)
 
@@ -170,7 +170,7 @@ async def serving(
 
     policy = Policy(NEXTCLOUD, "nextcloud.test", frozenset(SCOPES), page_url)
     provisioning = Provisioning(
-        process.database, process.provider, policy, clock=stage.clock, on_finished=woken
+        process.database, process.provider, policy, clock=harness.clock, on_finished=woken
     )
     accounts = GrantedAccounts(
         process.database,
@@ -178,10 +178,10 @@ async def serving(
         provisioning,
         process.outbox,
         process.audit,
-        monotonic=stage.clock.seconds,
+        monotonic=harness.clock.seconds,
     )
     pending = Pending(provisioning.finished)
-    services = with_accounts(services_of(process, stage.clock), policy, accounts, provisioning)
+    services = with_accounts(services_of(process, harness.clock), policy, accounts, provisioning)
 
     async def open_services() -> Services:
         return services
@@ -214,7 +214,7 @@ async def serving(
         resource=resource,
         verify=verifier.verify,
         needs=mcp_server.needs(specs),
-        clock=stage.clock,
+        clock=harness.clock,
         limiter=limiter,
     )
     web = WebConfig(
@@ -224,7 +224,7 @@ async def serving(
         secure_cookies=True,
     )
     async with mcp.session_manager.run():
-        yield Served(stage, process, provider, time, guard(layer, web))
+        yield Served(harness, process, provider, time, guard(layer, web))
 
 
 def token(*, key: Private | None = None, header: dict[str, object] | None = None, **changes: object) -> str:

@@ -17,7 +17,7 @@ from alembic import command
 from httpx2._transports import default
 from hypothesis import HealthCheck, settings
 
-from tests.auth_fixtures import Process, ProcessHost, make_template, open_stage
+from tests.auth_fixtures import Process, ProcessHost, make_template, open_harness
 from tests.compiled_once import share_compilations
 from tests.kept_schema import KeptSchema
 from tests.oauth_fixtures import Office, Replica, office_of
@@ -119,19 +119,19 @@ async def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, template: Path) -> AsyncGenerator[ProcessHost]:
-    async with open_stage(tmp_path, template) as made:
+async def harness(tmp_path: Path, template: Path) -> AsyncGenerator[ProcessHost]:
+    async with open_harness(tmp_path, template) as made:
         yield made
 
 
 @pytest.fixture
-async def process(stage: ProcessHost) -> Process:
-    return await stage.process()
+async def process(harness: ProcessHost) -> Process:
+    return await harness.process()
 
 
 @pytest.fixture
-def office(stage: ProcessHost) -> Office:
-    return office_of(stage)
+def office(harness: ProcessHost) -> Office:
+    return office_of(harness)
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def raw_basic(joined: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def open_api(url: str, keys: KeyRing, **fields: Any) -> AsyncGenerator[OAuthApiFixture]:  # noqa: ANN401 - the stage's own
+async def open_api(url: str, keys: KeyRing, **fields: Any) -> AsyncGenerator[OAuthApiFixture]:  # noqa: ANN401 - the harness's own
     """Open a database, and the endpoints on it."""
     async with open_desk(url, keys, Moment()) as desk:
         yield OAuthApiFixture(desk, **fields)

@@ -121,7 +121,7 @@ def replica_of(
 class Office:
     """The fixture of `auth_fixtures` with an OAuth client registered at its Nextcloud."""
 
-    stage: ProcessHost
+    harness: ProcessHost
     client: Registered
     given: int = 0
 
@@ -133,18 +133,18 @@ class Office:
         configured: bool = True,
     ) -> Replica:
         """Start another process on the same database."""
-        stage = self.stage
-        file = stage.folder / "state.db"
+        harness = self.harness
+        file = harness.folder / "state.db"
         if not file.exists():
-            shutil.copy(stage.template, file)
-        database = await Database.open(file_url(file), keys=stage.keys, clock=stage.clock)
-        stage.stack.push_async_callback(database.aclose)
-        pool = open_pool(ca_bundle=None, user_agent="Nextcloud MCP server (test)", transport=stage.network)
+            shutil.copy(harness.template, file)
+        database = await Database.open(file_url(file), keys=harness.keys, clock=harness.clock)
+        harness.stack.push_async_callback(database.aclose)
+        pool = open_pool(ca_bundle=None, user_agent="Nextcloud MCP server (test)", transport=harness.network)
         return replica_of(
             database,
             pool,
             self.client,
-            clock=stage.clock,
+            clock=harness.clock,
             request_seconds=request_seconds,
             wait_seconds=wait_seconds,
             configured=configured,
@@ -158,7 +158,7 @@ class Office:
 
     def code(self, name: str = "alice") -> SecretStr:
         """Grant access at Nextcloud, and return the code."""
-        state = self.stage.sandbox.state
+        state = self.harness.sandbox.state
         client = next(one for one in state.oauth_clients if one.client_id == self.client.client_id)
         return SecretStr(state.new_oauth_grant(state.users[name], client, login_name=name).code)
 
@@ -172,7 +172,7 @@ class Office:
         storage_id: str | None = None,
     ) -> None:
         """Store a user's grant, as the end of a consent request does."""
-        now, who = self.stage.clock(), caller(name)
+        now, who = self.harness.clock(), caller(name)
         consent_request, _ = await replica.database.elicitations.open(
             principal=who.principal,
             client_id=who.client_id,
@@ -208,17 +208,17 @@ class Office:
     def opens(self, credential: Credential | None) -> bool:
         """Tell whether Nextcloud accepts the access token now."""
         assert credential is not None
-        state = self.stage.sandbox.state
+        state = self.harness.sandbox.state
         return state.find_app_password(credential.secret.get_secret_value()) is not None
 
     @property
     def families(self) -> int:
         """Count the valid grants at Nextcloud, stored here or not."""
-        return len({one.grant_id for one in self.stage.sandbox.state.app_passwords.values()} - {None})
+        return len({one.grant_id for one in self.harness.sandbox.state.app_passwords.values()} - {None})
 
     def refreshes(self) -> int:
         """Count the requested token refreshes."""
-        return len([one for one in self.stage.network.to(TOKEN) if is_refresh(one)])
+        return len([one for one in self.harness.network.to(TOKEN) if is_refresh(one)])
 
 
 def is_refresh(request: httpx2.Request) -> bool:
@@ -248,8 +248,8 @@ async def _nobody_waits(elicitation_id: str) -> None:
     """Do nothing: no call is held here."""
 
 
-def office_of(stage: ProcessHost) -> Office:
+def office_of(harness: ProcessHost) -> Office:
     """Register this server's client at the Nextcloud of the fixture, as an administrator does."""
-    client = stage.sandbox.state.new_oauth_client("Assistants at mcp.test", REDIRECT)
+    client = harness.sandbox.state.new_oauth_client("Assistants at mcp.test", REDIRECT)
     registered = Registered(NEXTCLOUD, client.client_id, SecretStr(client.client_secret))
-    return Office(stage, registered)
+    return Office(harness, registered)

@@ -64,7 +64,7 @@ async def open_workers(
     """Start processes; they are ended with the block."""
     settings = {
         "keys": keys,
-        "database": file_url(office.stage.folder / "state.db"),
+        "database": file_url(office.harness.folder / "state.db"),
         "nextcloud": nextcloud_url,
         "client_id": office.client.client_id,
         "client_secret": office.client.client_secret.get_secret_value(),

@@ -45,13 +45,13 @@ def with_accounts(
     return replace(services, policy=policy, accounts=accounts, provisioning=provisioning)
 
 
-def configured(stage: ProcessHost, **overrides: object) -> Settings:
-    return environment.load(**({"nextcloud_host": NEXTCLOUD, "data_dir": stage.folder} | overrides))
+def configured(harness: ProcessHost, **overrides: object) -> Settings:
+    return environment.load(**({"nextcloud_host": NEXTCLOUD, "data_dir": harness.folder} | overrides))
 
 
 @asynccontextmanager
 async def opened(
-    stage: ProcessHost, *, page: Callable[[str], str] | None = None, **overrides: object
+    harness: ProcessHost, *, page: Callable[[str], str] | None = None, **overrides: object
 ) -> AsyncGenerator[tuple[Services, Pending]]:
     """Open the services of a server over the sandbox, with their background jobs."""
 
@@ -60,8 +60,8 @@ async def opened(
         return await services.provisioning.finished(elicitation_ids)
 
     pending = Pending(finished)
-    replaced = Overrides(transport=stage.network, clock=stage.clock)
-    mode = Personal(configured(stage, **overrides), page_url=page, overrides=replaced)
+    replaced = Overrides(transport=harness.network, clock=harness.clock)
+    mode = Personal(configured(harness, **overrides), page_url=page, overrides=replaced)
     async with (
         aclosing(Network(mode.settings, mode.overrides)) as network,
         open_services(mode, network, pending=pending) as (services, _),
@@ -73,6 +73,6 @@ async def opened(
         group.cancel_scope.cancel()
 
 
-def personal(config: Settings, stage: ProcessHost) -> Personal:
+def personal(config: Settings, harness: ProcessHost) -> Personal:
     """Create the mode of a server without pages."""
-    return Personal(config, overrides=Overrides(transport=stage.network, clock=stage.clock))
+    return Personal(config, overrides=Overrides(transport=harness.network, clock=harness.clock))

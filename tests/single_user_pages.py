@@ -25,7 +25,7 @@ from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import AuditEntry, ElicitationState
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from nextcloud_mcp_server.web.routes import routes
-from tests.auth_fixtures import NEXTCLOUD, Clock, Process, ProcessHost, open_stage, page_url, small_sandbox
+from tests.auth_fixtures import NEXTCLOUD, Clock, Process, ProcessHost, open_harness, page_url, small_sandbox
 from tests.clients_fixtures import IN_ORDER
 
 SECRET = "a-secret-for-programs"
@@ -100,7 +100,7 @@ def heard() -> Generator[Statements]:
 class SingleUserPages:
     """Consent requests of the one user, and the server process behind their pages."""
 
-    stage: ProcessHost
+    harness: ProcessHost
     process: Process
     statements: Statements
     url: str
@@ -115,12 +115,12 @@ class SingleUserPages:
 
     @property
     def clock(self) -> Clock:
-        return self.stage.clock
+        return self.harness.clock
 
     @property
     def flows(self) -> int:
         """How many login flows were started at Nextcloud."""
-        return len(self.stage.network.to("/login/v2"))
+        return len(self.harness.network.to("/login/v2"))
 
     async def open(
         self,
@@ -138,13 +138,13 @@ class SingleUserPages:
         with self.statements.unheard():
             if host != NEXTCLOUD_HOST or set(offered) != set(IN_ORDER):
                 bound = frozenset(offered)
-                self.process = await self.stage.process(bound=bound, url=self.url, host=host)
+                self.process = await self.harness.process(bound=bound, url=self.url, host=host)
             # Requests of one client would be one request.
             client_id = f"{PERSONAL_CLIENT_ID}-{len(self.ids)}" if self.ids else PERSONAL_CLIENT_ID
             if granted:
                 await self._give(client_id, frozenset(granted), works=not set(needed) <= set(granted))
             elicitation, _ = await self.process.database.elicitations.open(
-                principal=self.stage.caller.principal,
+                principal=self.harness.caller.principal,
                 client_id=client_id,
                 client_name=client_name,
                 kind="page",
@@ -156,8 +156,8 @@ class SingleUserPages:
             return elicitation.id
 
     async def _give(self, client_id: str, scopes: frozenset[str], *, works: bool) -> None:
-        secret = self.stage.confirm(flow=None)
-        await self.stage.give(self.process, secret=secret, client_id=client_id, scopes=scopes)
+        secret = self.harness.confirm(flow=None)
+        await self.harness.give(self.process, secret=secret, client_id=client_id, scopes=scopes)
         if not works:
             await self.process.database.grants.mark_needs_reauth(secret, version=1)
 
@@ -197,8 +197,8 @@ class SingleUserPages:
             if (await self.state(elicitation_id)).final:
                 return
             token = (await self.login_url(elicitation_id)).rpartition("/")[2]
-            flows = self.stage.sandbox.state.login_flows
-            self.stage.confirm(uid, flow=[one.login_token for one in flows].index(token))
+            flows = self.harness.sandbox.state.login_flows
+            self.harness.confirm(uid, flow=[one.login_token for one in flows].index(token))
             self.clock.forward(2)
             await self.process.poller.run_once()
         assert (await self.state(elicitation_id)) is ElicitationState.COMPLETE
@@ -212,7 +212,7 @@ class SingleUserPages:
         account_name: str | None = None,
     ) -> None:
         """Store how a consent request ended, with any text."""
-        person = self.stage.caller.principal
+        person = self.harness.caller.principal
         with self.statements.unheard():
             await self.process.database.elicitations.finish(
                 elicitation_id,
@@ -231,12 +231,12 @@ class SingleUserPages:
 
     def forget(self) -> None:
         """Reset everything, so that the next test begins with an empty database."""
-        empty(self.stage.folder / "state.db")
+        empty(self.harness.folder / "state.db")
         self.statements.reset()
         self.ids.clear()
-        self.stage.network.asked.clear()
-        self.stage.sandbox.state.login_flows.clear()
-        self.stage.sandbox.state.app_passwords.clear()
+        self.harness.network.asked.clear()
+        self.harness.sandbox.state.login_flows.clear()
+        self.harness.sandbox.state.app_passwords.clear()
         self.process = self._usual
         self.clock.moment = Clock().moment
         self.break_network(None)
@@ -253,7 +253,7 @@ class SingleUserPages:
                 raise fault
             return None
 
-        self.stage.network.before = fail
+        self.harness.network.before = fail
 
 
 def empty(file: Path) -> None:
@@ -269,10 +269,10 @@ async def open_single_user_pages(
 ) -> AsyncGenerator[SingleUserPages]:
     """Build the fixture; everything is closed at the end. `url` is that of the Nextcloud."""
     with heard() as statements:
-        async with open_stage(folder, template, url=url, sandbox_of=small_sandbox) as stage:
-            process = await stage.process(bound=frozenset(IN_ORDER), url=url, host=NEXTCLOUD_HOST)
+        async with open_harness(folder, template, url=url, sandbox_of=small_sandbox) as harness:
+            process = await harness.process(bound=frozenset(IN_ORDER), url=url, host=NEXTCLOUD_HOST)
             statements.seen.clear()
-            yield SingleUserPages(stage, process, statements, url)
+            yield SingleUserPages(harness, process, statements, url)
 
 
 def config(**changes: object) -> WebConfig:

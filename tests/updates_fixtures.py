@@ -82,28 +82,28 @@ class FakeServices:
 class Client:
     """One client of a user, with a session or with streams."""
 
-    stage: "UpdatesServer"
+    harness: "UpdatesServer"
     channel: Channel
     ctx: Ctx
 
     async def subscribe(self, *uris: str) -> None:
         for uri in uris:
-            await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
+            await self.harness.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
 
     def listed(self) -> "Client":
         """Fetch the list of resources."""
-        self.stage.state.availability.change_notifier.join(self.ctx, ResourcesListChanged)
+        self.harness.state.availability.change_notifier.join(self.ctx, ResourcesListChanged)
         return self
 
     async def unsubscribe(self, uri: str) -> None:
-        await self.stage.updates.unsubscribe(self.ctx, UnsubscribeRequestParams(uri=uri))
+        await self.harness.updates.unsubscribe(self.ctx, UnsubscribeRequestParams(uri=uri))
 
     async def leave(self) -> None:
         await wire.connection(self.ctx).exit_stack.aclose()
 
     async def refusal(self, uri: str) -> str:
         try:
-            await self.stage.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
+            await self.harness.updates.subscribe(self.ctx, SubscribeRequestParams(uri=uri))
         except MCPError as error:
             return error.error.message
         raise AssertionError("it was not refused")
@@ -116,18 +116,20 @@ class Client:
             tools_list_changed=tools or None,
         )
         try:
-            await self.stage.updates.listen(self.ctx, SubscriptionsListenRequestParams(notifications=wanted))
+            await self.harness.updates.listen(
+                self.ctx, SubscriptionsListenRequestParams(notifications=wanted)
+            )
         except MCPError:
             return False
         return True
 
     def attend(self) -> None:
         """Open the stream of the session."""
-        self.stage.state.availability.change_notifier.stream_opened(self._key)
+        self.harness.state.availability.change_notifier.stream_opened(self._key)
 
     def turn_away(self) -> None:
         """Close the stream of the session."""
-        self.stage.state.availability.change_notifier.stream_closed(self._key)
+        self.harness.state.availability.change_notifier.stream_closed(self._key)
 
     @property
     def _key(self) -> str:
@@ -226,7 +228,7 @@ async def settled() -> None:
 
 
 @asynccontextmanager
-async def open_stage(
+async def open_harness(
     toolsets: Sequence[str] = ("notes", "files"),
     *,
     known: bool = True,

@@ -28,20 +28,20 @@ OPENID = {
 every_client = pytest.mark.parametrize("row", CLIENTS, ids=lambda row: row.name)
 
 
-def stage_for(row: Row) -> ClientsFixture:
+def fixture_for(row: Row) -> ClientsFixture:
     return ClientsFixture(rules=replace(RULES, plain_hosts=row.plain_hosts))
 
 
-async def known(stage: ClientsFixture, row: Row) -> Client:
+async def known(harness: ClientsFixture, row: Row) -> Client:
     """Go the way the client goes, up to where `/authorize` has it."""
     if row.document is not None:
         url = row.document["client_id"]
-        stage.internet.put(url, row.document)
-        return await stage.documents.get(url)
+        harness.internet.put(url, row.document)
+        return await harness.documents.get(url)
     answer: dict[str, Any] = {}
     for _ in range(row.registers):
-        answer = await stage.register(**dict(row.described))
-    client = await Clients(stage.records, clock=stage.clock.now).find(answer["client_id"])
+        answer = await harness.register(**dict(row.described))
+    client = await Clients(harness.records, clock=harness.clock.now).find(answer["client_id"])
     assert client is not None
     authenticate(client, answer.get("client_secret"))
     return client
@@ -58,7 +58,7 @@ def test_a_row_says_one_way_and_where_it_comes_from(row: Row) -> None:
 
 @every_client
 async def test_a_client_is_known_as_it_describes_itself(row: Row) -> None:
-    client = await known(stage_for(row), row)
+    client = await known(fixture_for(row), row)
 
     assert client.name == row.shown_as
     assert client.auth_method == row.auth_method
@@ -68,7 +68,7 @@ async def test_a_client_is_known_as_it_describes_itself(row: Row) -> None:
 
 @every_client
 async def test_its_codes_go_where_it_listens_and_nowhere_near(row: Row) -> None:
-    client = await known(stage_for(row), row)
+    client = await known(fixture_for(row), row)
 
     assert [uri for uri in row.arrives if not redirects.any_matches(client.redirect_uris, uri)] == []
     assert [uri for uri in row.strays if redirects.any_matches(client.redirect_uris, uri)] == []
@@ -78,7 +78,7 @@ async def test_its_codes_go_where_it_listens_and_nowhere_near(row: Row) -> None:
     "row", [row for row in CLIENTS if row.registration is not None], ids=lambda row: row.name
 )
 async def test_the_answer_to_a_registration_has_what_clients_read_and_no_nulls(row: Row) -> None:
-    answer = await stage_for(row).register(**dict(row.described))
+    answer = await fixture_for(row).register(**dict(row.described))
 
     assert "null" not in json.dumps(answer)
     assert answer["redirect_uris"] == list(row.kept or row.described["redirect_uris"])
@@ -89,22 +89,22 @@ async def test_the_answer_to_a_registration_has_what_clients_read_and_no_nulls(r
 
 @pytest.mark.parametrize("row", [row for row in CLIENTS if row.registers > 1], ids=lambda row: row.name)
 async def test_a_client_that_registers_twice_is_two_clients_of_which_neither_inherits(row: Row) -> None:
-    stage = stage_for(row)
+    harness = fixture_for(row)
 
-    await known(stage, row)
+    await known(harness, row)
 
-    assert len(stage.records.rows) == row.registers
+    assert len(harness.records.rows) == row.registers
 
 
 @pytest.mark.parametrize(
     "row", [row for row in CLIENTS if row.document is not None], ids=lambda row: row.name
 )
 async def test_only_the_document_is_read(row: Row) -> None:
-    stage = stage_for(row)
+    harness = fixture_for(row)
 
-    await known(stage, row)
+    await known(harness, row)
 
-    assert len(stage.internet.asked) == 1
+    assert len(harness.internet.asked) == 1
 
 
 @every_client

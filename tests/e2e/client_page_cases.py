@@ -16,10 +16,10 @@ _LONG = "The remarkably long-winded research assistant for archives"
 _LONG_HOST = "assistants.department-of-long-names.university.example.org"
 
 
-def _claude(stage: MultiUserServers, page: Page) -> None:
+def _claude(harness: MultiUserServers, page: Page) -> None:
     """Send the authorization request of a hosted client with a metadata document."""
-    stage.clients.client_with_logo(DOCUMENT)
-    page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
+    harness.clients.client_with_logo(DOCUMENT)
+    page.goto(f"{harness.origin}{ask_url(DOCUMENT)}")
 
 
 def _press(page: Page, button: str, *, leads_on: bool = False) -> None:
@@ -32,180 +32,182 @@ def _press(page: Page, button: str, *, leads_on: bool = False) -> None:
     page.locator("h1").wait_for()
 
 
-def _itself(stage: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
-    stage.clients.client(name=name)
-    page.goto(f"{stage.origin}{ask_url(redirect_uri=uri)}")
+def _itself(harness: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
+    harness.clients.client(name=name)
+    page.goto(f"{harness.origin}{ask_url(redirect_uri=uri)}")
 
 
-def _program(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.client(DOCUMENT, name="Claude Code")
-    page.goto(f"{stage.origin}{ask_url(DOCUMENT, redirect_uri=LOOPBACK)}")
+def _program(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.client(DOCUMENT, name="Claude Code")
+    page.goto(f"{harness.origin}{ask_url(DOCUMENT, redirect_uri=LOOPBACK)}")
 
 
-def _cursor(stage: MultiUserServers, page: Page) -> None:
-    _itself(stage, page, uri=CURSOR, name="Cursor")
+def _cursor(harness: MultiUserServers, page: Page) -> None:
+    _itself(harness, page, uri=CURSOR, name="Cursor")
 
 
-def _long_names(stage: MultiUserServers, page: Page) -> None:
+def _long_names(harness: MultiUserServers, page: Page) -> None:
     address = f"https://{_LONG_HOST}/client.json"
-    stage.clients.client(address, name=_LONG)
-    page.goto(f"{stage.origin}{ask_url(address, redirect_uri=f'https://{_LONG_HOST}/callback')}")
+    harness.clients.client(address, name=_LONG)
+    page.goto(f"{harness.origin}{ask_url(address, redirect_uri=f'https://{_LONG_HOST}/callback')}")
 
 
-def _nothing_chosen(stage: MultiUserServers, page: Page) -> None:
-    _claude(stage, page)
+def _nothing_chosen(harness: MultiUserServers, page: Page) -> None:
+    _claude(harness, page)
     _press(page, "button[value=allow]")
 
 
-def _still(stage: MultiUserServers, page: Page) -> None:
+def _still(harness: MultiUserServers, page: Page) -> None:
     """Stop the automatic redirect of a page: for the other servers there is nothing to show."""
-    for elsewhere in (stage.elsewhere, "https://claude.ai"):
+    for elsewhere in (harness.elsewhere, "https://claude.ai"):
         page.route(f"{elsewhere}/**", lambda route: route.fulfill(status=204))
 
 
-def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
-    _still(stage, page)
-    _claude(stage, page)
+def _on_to_nextcloud(harness: MultiUserServers, page: Page) -> None:
+    _still(harness, page)
+    _claude(harness, page)
     page.locator("[name='allow.notes'][value=read]").check()
     _press(page, "button[value=allow]", leads_on=True)
 
 
-def _signed_in(stage: MultiUserServers, page: Page) -> None:
-    _claude(stage, page)
+def _signed_in(harness: MultiUserServers, page: Page) -> None:
+    _claude(harness, page)
     page.locator("[name='allow.notes'][value=change]").check()
     _press(page, "button[value=allow]")
     grant_as(page, "bob")
 
 
-def _signed_in_before(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.client("bob", DOCUMENT, scopes=frozenset({"files:write"}))
-    stage.consent_service.call("bob", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
-    _signed_in(stage, page)
+def _signed_in_before(harness: MultiUserServers, page: Page) -> None:
+    harness.consent_service.client("bob", DOCUMENT, scopes=frozenset({"files:write"}))
+    harness.consent_service.call("bob", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
+    _signed_in(harness, page)
 
 
-def _signed_in_connected(stage: MultiUserServers, page: Page) -> None:
-    _signed_in(stage, page)
+def _signed_in_connected(harness: MultiUserServers, page: Page) -> None:
+    _signed_in(harness, page)
     address = page.url
-    _still(stage, page)
+    _still(harness, page)
     _press(page, "button[value=mine]", leads_on=True)
     leave(page)
     page.goto(address)
 
 
-def _sent(stage: MultiUserServers, page: Page) -> None:
-    _still(stage, page)
-    page.unroute(f"{stage.elsewhere}/**")
-    _signed_in(stage, page)
+def _sent(harness: MultiUserServers, page: Page) -> None:
+    _still(harness, page)
+    page.unroute(f"{harness.elsewhere}/**")
+    _signed_in(harness, page)
     _press(page, "button[value=mine]", leads_on=True)
 
 
-def _sent_copied(stage: MultiUserServers, page: Page) -> None:
-    _sent(stage, page)
+def _sent_copied(harness: MultiUserServers, page: Page) -> None:
+    _sent(harness, page)
     page.locator("summary").click()
 
 
-def _sent_program(stage: MultiUserServers, page: Page) -> None:
-    _cursor(stage, page)
+def _sent_program(harness: MultiUserServers, page: Page) -> None:
+    _cursor(harness, page)
     page.locator("[name='allow.notes'][value=read]").check()
     _press(page, "button[value=allow]")
     grant_as(page, "bob")
     _press(page, "button[value=mine]", leads_on=True)
 
 
-def _denied(stage: MultiUserServers, page: Page) -> None:
-    _still(stage, page)
-    _claude(stage, page)
+def _denied(harness: MultiUserServers, page: Page) -> None:
+    _still(harness, page)
+    _claude(harness, page)
     _press(page, "button[value=deny]", leads_on=True)
 
 
-def _not_me(stage: MultiUserServers, page: Page) -> None:
-    _signed_in(stage, page)
+def _not_me(harness: MultiUserServers, page: Page) -> None:
+    _signed_in(harness, page)
     _press(page, "button[value=not-mine]")
 
 
-def _cancelled(stage: MultiUserServers, page: Page) -> None:
-    _on_to_nextcloud(stage, page)
+def _cancelled(harness: MultiUserServers, page: Page) -> None:
+    _on_to_nextcloud(harness, page)
     state = state_of(page.locator("a.button.main").get_attribute("href") or "")
     leave(page)
-    page.goto(f"{stage.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
+    page.goto(f"{harness.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
 
 
-def _not_member(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.admit_only("staff")
-    _signed_in(stage, page)
+def _not_member(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.admit_only("staff")
+    _signed_in(harness, page)
 
 
-def _unreachable(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.break_nextcloud(fails_with(Unreachable("No connection.")))
-    _signed_in(stage, page)
+def _unreachable(harness: MultiUserServers, page: Page) -> None:
+    harness.consent_service.break_nextcloud(fails_with(Unreachable("No connection.")))
+    _signed_in(harness, page)
 
 
-def _taken(stage: MultiUserServers, page: Page) -> None:
-    _signed_in(stage, page)
-    stage.clients.fail_at("INSERT INTO accounts", WrongAccount("Pinned."))
+def _taken(harness: MultiUserServers, page: Page) -> None:
+    _signed_in(harness, page)
+    harness.clients.fail_at("INSERT INTO accounts", WrongAccount("Pinned."))
     _press(page, "button[value=mine]")
 
 
-def _not_possible(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.client(DOCUMENT)
-    page.goto(f"{stage.origin}{ask_url(DOCUMENT, resource='https://other.example')}")
+def _not_possible(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.client(DOCUMENT)
+    page.goto(f"{harness.origin}{ask_url(DOCUMENT, resource='https://other.example')}")
 
 
-def _unknown(stage: MultiUserServers, page: Page) -> None:
-    page.goto(f"{stage.origin}{ask_url('mcp-forgotten')}")
+def _unknown(harness: MultiUserServers, page: Page) -> None:
+    page.goto(f"{harness.origin}{ask_url('mcp-forgotten')}")
 
 
-def _barred(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.break_document(DOCUMENT, ClientBarred("No."))
-    page.goto(f"{stage.origin}{ask_url(DOCUMENT)}")
+def _barred(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.break_document(DOCUMENT, ClientBarred("No."))
+    page.goto(f"{harness.origin}{ask_url(DOCUMENT)}")
 
 
-def _refused(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.client()
-    page.goto(f"{stage.origin}{ask_url(redirect_uri='https://unknown.example/cb')}")
+def _refused(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.client()
+    page.goto(f"{harness.origin}{ask_url(redirect_uri='https://unknown.example/cb')}")
 
 
-def _no_cookies(stage: MultiUserServers, page: Page) -> None:
-    _claude(stage, page)
+def _no_cookies(harness: MultiUserServers, page: Page) -> None:
+    _claude(harness, page)
     page.context.clear_cookies()
     _press(page, "button[value=allow]")
 
 
-def _form(stage: MultiUserServers, page: Page) -> None:
-    _claude(stage, page)
+def _form(harness: MultiUserServers, page: Page) -> None:
+    _claude(harness, page)
     page.context.clear_cookies()
-    page.context.add_cookies([{"name": "of-another-program", "value": "1", "url": stage.origin}])
+    page.context.add_cookies([{"name": "of-another-program", "value": "1", "url": harness.origin}])
     _press(page, "button[value=allow]")
 
 
-def _somebody_elses(stage: MultiUserServers, page: Page) -> None:
-    page.goto(f"{stage.origin}/authorize/confirm?transaction={'a' * 32}")
+def _somebody_elses(harness: MultiUserServers, page: Page) -> None:
+    page.goto(f"{harness.origin}/authorize/confirm?transaction={'a' * 32}")
 
 
-def _account_apps(stage: MultiUserServers, page: Page) -> None:
-    now = stage.consent_service.clock()
-    stage.consent_service.client(client_id=DOCUMENT, recent=stage.consent_service.did("nc_notes_get_note"))
-    stage.consent_service.app(client_id=DOCUMENT)
-    stage.consent_service.app(client_id="mcp-1", name="ChatGPT", last_used_at=now - timedelta(days=3))
-    stage.consent_service.app(client_id="mcp-2", name=_LONG)
-    stage.consent_service.app(client_id="mcp-3", name=_LONG)
-    stage.sign_in(page.context)
-    page.goto(f"{stage.origin}/account")
-
-
-def _account_of_a_household(stage: MultiUserServers, page: Page) -> None:
-    stage.clients.client_with_logo(DOCUMENT)
-    stage.consent_service.client(client_id=DOCUMENT)
-    stage.consent_service.app(client_id=DOCUMENT)
-    stage.consent_service.app(
-        client_id="mcp-1", name="ChatGPT", last_used_at=stage.consent_service.clock() - timedelta(days=3)
+def _account_apps(harness: MultiUserServers, page: Page) -> None:
+    now = harness.consent_service.clock()
+    harness.consent_service.client(
+        client_id=DOCUMENT, recent=harness.consent_service.did("nc_notes_get_note")
     )
-    stage.sign_in(page.context)
-    page.goto(f"{stage.origin}/account")
+    harness.consent_service.app(client_id=DOCUMENT)
+    harness.consent_service.app(client_id="mcp-1", name="ChatGPT", last_used_at=now - timedelta(days=3))
+    harness.consent_service.app(client_id="mcp-2", name=_LONG)
+    harness.consent_service.app(client_id="mcp-3", name=_LONG)
+    harness.sign_in(page.context)
+    page.goto(f"{harness.origin}/account")
 
 
-def _account_app_out(stage: MultiUserServers, page: Page) -> None:
-    _account_apps(stage, page)
+def _account_of_a_household(harness: MultiUserServers, page: Page) -> None:
+    harness.clients.client_with_logo(DOCUMENT)
+    harness.consent_service.client(client_id=DOCUMENT)
+    harness.consent_service.app(client_id=DOCUMENT)
+    harness.consent_service.app(
+        client_id="mcp-1", name="ChatGPT", last_used_at=harness.consent_service.clock() - timedelta(days=3)
+    )
+    harness.sign_in(page.context)
+    page.goto(f"{harness.origin}/account")
+
+
+def _account_app_out(harness: MultiUserServers, page: Page) -> None:
+    _account_apps(harness, page)
     page.locator("form[action='/account/sign-out-app'] button").first.click()
 
 

@@ -35,6 +35,6 @@ def axe() -> str:
 
 
 @pytest.fixture
-def stage() -> Iterator[SingleUserServer]:
+def harness() -> Iterator[SingleUserServer]:
     with raised() as built:
         yield built

@@ -15,106 +15,106 @@ from tests.multi_user_pages import fails_with
 _LONG = "The remarkably long-winded research assistant for archives"
 
 
-def _provision(stage: MultiUserServers, page: Page) -> None:
-    page.goto(stage.page("provision", stage.consent_service.open()))
+def _provision(harness: MultiUserServers, page: Page) -> None:
+    page.goto(harness.page("provision", harness.consent_service.open()))
 
 
-def _still(stage: MultiUserServers, page: Page) -> None:
+def _still(harness: MultiUserServers, page: Page) -> None:
     """Stop the automatic redirect of a page: for the other servers there is nothing to show."""
-    page.route(f"{stage.elsewhere}/**", lambda route: route.fulfill(status=204))
+    page.route(f"{harness.elsewhere}/**", lambda route: route.fulfill(status=204))
 
 
-def _on_to_sign_in(stage: MultiUserServers, page: Page) -> None:
-    _still(stage, page)
-    _provision(stage, page)
+def _on_to_sign_in(harness: MultiUserServers, page: Page) -> None:
+    _still(harness, page)
+    _provision(harness, page)
     page.get_by_role("button").click()
     page.wait_for_url("**/oauth/sign-in")
 
 
-def _consent(stage: MultiUserServers, page: Page) -> None:
-    stage.sign_in(page.context)
-    page.goto(stage.page("consent", stage.consent_service.open()))
+def _consent(harness: MultiUserServers, page: Page) -> None:
+    harness.sign_in(page.context)
+    page.goto(harness.page("consent", harness.consent_service.open()))
 
 
-def _consent_long_names(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.call("alice", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
-    stage.sign_in(page.context)
-    page.goto(stage.page("consent", stage.consent_service.open(client_name=_LONG)))
+def _consent_long_names(harness: MultiUserServers, page: Page) -> None:
+    harness.consent_service.call("alice", "Alexandra Wilhelmina von Bodenstein-Hohenlohe (Research)")
+    harness.sign_in(page.context)
+    page.goto(harness.page("consent", harness.consent_service.open(client_name=_LONG)))
 
 
-def _consent_already(stage: MultiUserServers, page: Page) -> None:
-    stage.sign_in(page.context)
+def _consent_already(harness: MultiUserServers, page: Page) -> None:
+    harness.sign_in(page.context)
     page.goto(
-        stage.page("consent", stage.consent_service.open(needed=["notes:write"], granted=["notes:read"]))
+        harness.page("consent", harness.consent_service.open(needed=["notes:write"], granted=["notes:read"]))
     )
 
 
-def _on_to_nextcloud(stage: MultiUserServers, page: Page) -> None:
-    _still(stage, page)
-    _consent(stage, page)
+def _on_to_nextcloud(harness: MultiUserServers, page: Page) -> None:
+    _still(harness, page)
+    _consent(harness, page)
     page.locator("button[value=allow]").click()
     page.wait_for_url("**/oauth/nextcloud")
 
 
-def _connected_as(stage: MultiUserServers, page: Page) -> None:
-    _consent(stage, page)
+def _connected_as(harness: MultiUserServers, page: Page) -> None:
+    _consent(harness, page)
     page.locator("[name='allow.notes'][value=change]").check()
     page.locator("button[value=allow]").click()
     grant_as(page, "bob")
 
 
-def _done(stage: MultiUserServers, page: Page) -> None:
-    _connected_as(stage, page)
+def _done(harness: MultiUserServers, page: Page) -> None:
+    _connected_as(harness, page)
     page.locator("button[value=mine]").click()
 
 
-def _not_me(stage: MultiUserServers, page: Page) -> None:
-    _connected_as(stage, page)
+def _not_me(harness: MultiUserServers, page: Page) -> None:
+    _connected_as(harness, page)
     page.locator("button[value=not-mine]").click()
 
 
-def _declined(stage: MultiUserServers, page: Page) -> None:
-    _consent(stage, page)
+def _declined(harness: MultiUserServers, page: Page) -> None:
+    _consent(harness, page)
     page.locator("button[value=deny]").click()
 
 
-def _failed(stage: MultiUserServers, page: Page) -> None:
-    elicitation_id = stage.consent_service.open()
-    stage.consent_service.end(elicitation_id, ElicitationState.FAILED, Failure("opened_by_others"))
-    stage.sign_in(page.context)
-    page.goto(stage.page("done", elicitation_id))
+def _failed(harness: MultiUserServers, page: Page) -> None:
+    elicitation_id = harness.consent_service.open()
+    harness.consent_service.end(elicitation_id, ElicitationState.FAILED, Failure("opened_by_others"))
+    harness.sign_in(page.context)
+    page.goto(harness.page("done", elicitation_id))
 
 
-def _other_account(stage: MultiUserServers, page: Page) -> None:
-    stage.sign_in(page.context, "bob")
-    page.goto(stage.page("consent", stage.consent_service.open("alice")))
+def _other_account(harness: MultiUserServers, page: Page) -> None:
+    harness.sign_in(page.context, "bob")
+    page.goto(harness.page("consent", harness.consent_service.open("alice")))
 
 
-def _sign_in_refused(stage: MultiUserServers, page: Page) -> None:
-    _on_to_sign_in(stage, page)
-    page.goto(f"{stage.origin}/oauth/callback/sign-in?error=access_denied")
+def _sign_in_refused(harness: MultiUserServers, page: Page) -> None:
+    _on_to_sign_in(harness, page)
+    page.goto(f"{harness.origin}/oauth/callback/sign-in?error=access_denied")
 
 
-def _issuer_down(stage: MultiUserServers, page: Page) -> None:
-    _provision(stage, page)
-    stage.consent_service.break_issuer(fails_with(IssuerUnavailable("No connection.")))
+def _issuer_down(harness: MultiUserServers, page: Page) -> None:
+    _provision(harness, page)
+    harness.consent_service.break_issuer(fails_with(IssuerUnavailable("No connection.")))
     page.get_by_role("button").click()
 
 
-def _other_nextcloud(stage: MultiUserServers, page: Page) -> None:
-    _consent(stage, page)
+def _other_nextcloud(harness: MultiUserServers, page: Page) -> None:
+    _consent(harness, page)
     page.locator("button[value=allow]").click()
-    stage.consent_service.break_nextcloud(fails_with(WrongAccount("It opens bob.")))
+    harness.consent_service.break_nextcloud(fails_with(WrongAccount("It opens bob.")))
     grant_as(page, "bob")
 
 
-def _account(stage: MultiUserServers, page: Page) -> None:
-    now, did = stage.consent_service.clock(), stage.consent_service.did
+def _account(harness: MultiUserServers, page: Page) -> None:
+    now, did = harness.consent_service.clock(), harness.consent_service.did
     actions = ("nc_notes_get_note", "nc_notes_search_notes", "nc_notes_update_note", "nc_files_list_folder")
     objects = ("Budget 2026", "", "Shopping list", "Photos")
     done = [replace(one, object_name=name) for one, name in zip(did(*actions), objects, strict=True)]
-    stage.consent_service.client(recent=(*did("nc_files_read_file", result="NotFound"), *done))
-    stage.consent_service.client(
+    harness.consent_service.client(recent=(*did("nc_files_read_file", result="NotFound"), *done))
+    harness.consent_service.client(
         client_id="code",
         name="VS Code",
         paused=True,
@@ -122,54 +122,54 @@ def _account(stage: MultiUserServers, page: Page) -> None:
         granted_at=now - timedelta(days=3),
         last_used_at=None,
     )
-    stage.sign_in(page.context)
-    page.goto(f"{stage.origin}/account")
+    harness.sign_in(page.context)
+    page.goto(f"{harness.origin}/account")
     for each in page.locator("summary").all():
         each.click()
 
 
-def _account_told(stage: MultiUserServers, page: Page) -> None:
-    _account(stage, page)
+def _account_told(harness: MultiUserServers, page: Page) -> None:
+    _account(harness, page)
     page.locator("button[value=save]").first.click()
 
 
-def _account_twins(stage: MultiUserServers, page: Page) -> None:
-    stage.consent_service.client(client_id="https://one.example/oauth/client.json", name=_LONG)
-    stage.consent_service.client(
+def _account_twins(harness: MultiUserServers, page: Page) -> None:
+    harness.consent_service.client(client_id="https://one.example/oauth/client.json", name=_LONG)
+    harness.consent_service.client(
         client_id="8f0b6c1e-3c77-4b61-9f3f-2f6f1f0a5a77", name=_LONG, scopes=frozenset[str]()
     )
-    stage.consent_service.refuse_credential()
-    stage.sign_in(page.context)
-    page.goto(f"{stage.origin}/account")
+    harness.consent_service.refuse_credential()
+    harness.sign_in(page.context)
+    page.goto(f"{harness.origin}/account")
 
 
-def _account_empty(stage: MultiUserServers, page: Page) -> None:
-    stage.sign_in(page.context)
-    page.goto(f"{stage.origin}/account")
+def _account_empty(harness: MultiUserServers, page: Page) -> None:
+    harness.sign_in(page.context)
+    page.goto(f"{harness.origin}/account")
 
 
-def _account_sign_in(stage: MultiUserServers, page: Page) -> None:
-    page.goto(f"{stage.origin}/account")
+def _account_sign_in(harness: MultiUserServers, page: Page) -> None:
+    page.goto(f"{harness.origin}/account")
 
 
-def _account_signed_out(stage: MultiUserServers, page: Page) -> None:
-    _account_empty(stage, page)
+def _account_signed_out(harness: MultiUserServers, page: Page) -> None:
+    _account_empty(harness, page)
     page.locator("form[action='/account/sign-out'] button").click()
 
 
-def _account_form(stage: MultiUserServers, page: Page) -> None:
-    _account(stage, page)
+def _account_form(harness: MultiUserServers, page: Page) -> None:
+    _account(harness, page)
     page.context.clear_cookies()
-    stage.sign_in(page.context)
+    harness.sign_in(page.context)
     page.locator("button[value=save]").first.click()
 
 
-def _gone(stage: MultiUserServers, page: Page) -> None:
-    page.goto(f"{stage.origin}/oauth/provision")
+def _gone(harness: MultiUserServers, page: Page) -> None:
+    page.goto(f"{harness.origin}/oauth/provision")
 
 
-def _home(stage: MultiUserServers, page: Page) -> None:
-    page.goto(stage.origin)
+def _home(harness: MultiUserServers, page: Page) -> None:
+    page.goto(harness.origin)
 
 
 PEOPLE_CASES: dict[str, Callable[[MultiUserServers, Page], None]] = {

@@ -22,105 +22,109 @@ def choose(page: Page, app: str, level: str) -> None:
     choice.check()
 
 
-def _answered(stage: SingleUserServer, page: Page, answer: str, *, without_notes: bool = False) -> str:
-    elicitation_id: str = stage.consent.open()
-    page.goto(stage.provision(elicitation_id))
+def _answered(harness: SingleUserServer, page: Page, answer: str, *, without_notes: bool = False) -> str:
+    elicitation_id: str = harness.consent.open()
+    page.goto(harness.provision(elicitation_id))
     choose(page, "files", "read")
     choose(page, "notes", "off" if without_notes else "change")
     page.locator(f"button[value={answer}]").click()
     return elicitation_id
 
 
-def _wait(stage: SingleUserServer, page: Page, elicitation_id: str, *, paused: bool = True) -> None:
-    page.goto(f"{stage.origin}/oauth/waiting?elicitationId={elicitation_id}{'&paused=1' if paused else ''}")
+def _wait(harness: SingleUserServer, page: Page, elicitation_id: str, *, paused: bool = True) -> None:
+    page.goto(f"{harness.origin}/oauth/waiting?elicitationId={elicitation_id}{'&paused=1' if paused else ''}")
 
 
-def _consent(stage: SingleUserServer, page: Page) -> None:
-    page.goto(stage.provision(stage.consent.open()))
+def _consent(harness: SingleUserServer, page: Page) -> None:
+    page.goto(harness.provision(harness.consent.open()))
 
 
-def _long_names(stage: SingleUserServer, page: Page) -> None:
+def _long_names(harness: SingleUserServer, page: Page) -> None:
     host = "nextcloud.department-of-long-names.university.example.org:8443"
-    page.goto(stage.provision(stage.consent.open(client_name=_LONG, host=host)))
+    page.goto(harness.provision(harness.consent.open(client_name=_LONG, host=host)))
 
 
-def _nothing_chosen(stage: SingleUserServer, page: Page) -> None:
-    page.goto(stage.provision(stage.consent.open()))
+def _nothing_chosen(harness: SingleUserServer, page: Page) -> None:
+    page.goto(harness.provision(harness.consent.open()))
     choose(page, "notes", "off")
     page.locator("button[value=allow]").click()
 
 
-def _four_apps(stage: SingleUserServer, page: Page) -> None:
+def _four_apps(harness: SingleUserServer, page: Page) -> None:
     needed = [f"{app}:read" for app in FOUR]
-    page.goto(stage.provision(stage.consent.open(needed=needed, offered=FOUR_SCOPES)))
+    page.goto(harness.provision(harness.consent.open(needed=needed, offered=FOUR_SCOPES)))
 
 
-def _every_app(stage: SingleUserServer, page: Page) -> None:
+def _every_app(harness: SingleUserServer, page: Page) -> None:
     """Open every list of a page with every app; what one was given before is only to change things."""
     granted = ["talk:write", "mail:read"]
-    page.goto(stage.provision(stage.consent.open(needed=["notes:write"], offered=SCOPES, granted=granted)))
+    page.goto(
+        harness.provision(harness.consent.open(needed=["notes:write"], offered=SCOPES, granted=granted))
+    )
     for summary in page.locator("summary").all():
         summary.click()
     choose(page, "calendar", "change")
 
 
-def _already(stage: SingleUserServer, page: Page) -> None:
-    page.goto(stage.provision(stage.consent.open(needed=["notes:write"], granted=["notes:read"])))
+def _already(harness: SingleUserServer, page: Page) -> None:
+    page.goto(harness.provision(harness.consent.open(needed=["notes:write"], granted=["notes:read"])))
 
 
-def _waiting(stage: SingleUserServer, page: Page) -> None:
-    _wait(stage, page, _answered(stage, page, "allow"), paused=False)
+def _waiting(harness: SingleUserServer, page: Page) -> None:
+    _wait(harness, page, _answered(harness, page, "allow"), paused=False)
 
 
-def _waiting_paused(stage: SingleUserServer, page: Page) -> None:
-    _answered(stage, page, "allow", without_notes=True)
+def _waiting_paused(harness: SingleUserServer, page: Page) -> None:
+    _answered(harness, page, "allow", without_notes=True)
     page.goto(f"{page.url}&paused=1")
 
 
-def _done(stage: SingleUserServer, page: Page) -> None:
-    elicitation_id = _answered(stage, page, "allow")
-    stage.consent.complete(elicitation_id)
-    _wait(stage, page, elicitation_id)
+def _done(harness: SingleUserServer, page: Page) -> None:
+    elicitation_id = _answered(harness, page, "allow")
+    harness.consent.complete(elicitation_id)
+    _wait(harness, page, elicitation_id)
 
 
-def _done_without(stage: SingleUserServer, page: Page) -> None:
-    elicitation_id = _answered(stage, page, "allow", without_notes=True)
-    stage.consent.complete(elicitation_id)
-    _wait(stage, page, elicitation_id)
+def _done_without(harness: SingleUserServer, page: Page) -> None:
+    elicitation_id = _answered(harness, page, "allow", without_notes=True)
+    harness.consent.complete(elicitation_id)
+    _wait(harness, page, elicitation_id)
 
 
-def _declined(stage: SingleUserServer, page: Page) -> None:
-    _answered(stage, page, "deny")
+def _declined(harness: SingleUserServer, page: Page) -> None:
+    _answered(harness, page, "deny")
 
 
-def _failed(stage: SingleUserServer, page: Page) -> None:
-    elicitation_id = _answered(stage, page, "allow")
-    stage.consent.fail(elicitation_id, Failure("other_connected", {"answered": "bob", "connected": "alice"}))
-    _wait(stage, page, elicitation_id)
+def _failed(harness: SingleUserServer, page: Page) -> None:
+    elicitation_id = _answered(harness, page, "allow")
+    harness.consent.fail(
+        elicitation_id, Failure("other_connected", {"answered": "bob", "connected": "alice"})
+    )
+    _wait(harness, page, elicitation_id)
 
 
-def _problem(stage: SingleUserServer, page: Page) -> None:
-    stage.consent.break_network(Unreachable("No connection."))
-    _answered(stage, page, "allow")
-    stage.consent.break_network(None)
+def _problem(harness: SingleUserServer, page: Page) -> None:
+    harness.consent.break_network(Unreachable("No connection."))
+    _answered(harness, page, "allow")
+    harness.consent.break_network(None)
 
 
-def _no_cookies(stage: SingleUserServer, page: Page) -> None:
-    page.goto(stage.provision(stage.consent.open()))
+def _no_cookies(harness: SingleUserServer, page: Page) -> None:
+    page.goto(harness.provision(harness.consent.open()))
     page.context.clear_cookies()
     page.locator("button[value=allow]").click()
 
 
-def _gone(stage: SingleUserServer, page: Page) -> None:
-    page.goto(f"{stage.origin}/oauth/provision")
+def _gone(harness: SingleUserServer, page: Page) -> None:
+    page.goto(f"{harness.origin}/oauth/provision")
 
 
-def _home(stage: SingleUserServer, page: Page) -> None:
-    page.goto(stage.origin)
+def _home(harness: SingleUserServer, page: Page) -> None:
+    page.goto(harness.origin)
 
 
-def _not_found(stage: SingleUserServer, page: Page) -> None:
-    page.goto(f"{stage.origin}/nothing")
+def _not_found(harness: SingleUserServer, page: Page) -> None:
+    page.goto(f"{harness.origin}/nothing")
 
 
 PAGE_CASES: dict[str, Callable[[SingleUserServer, Page], None]] = {

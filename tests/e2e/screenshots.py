@@ -50,15 +50,15 @@ def take(folder: Path) -> None:
         old.unlink()
     with (
         sync_playwright() as playwright,
-        raised() as stage,
+        raised() as harness,
         raised_multi_user() as people,
         raised_multi_user(lets_clients_in=True) as clients,
     ):
         browser = playwright.chromium.launch(**chromium_options())
         for name, (case, options) in SHOTS.items():
-            stage.consent.forget()
+            harness.consent.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:
-                PAGE_CASES[case](stage, page)
+                PAGE_CASES[case](harness, page)
         for name, (case, options) in PEOPLE_SHOTS.items():
             people.consent_service.forget()
             with _shot(browser, options, folder / f"{name}.png") as page:

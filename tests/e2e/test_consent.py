@@ -26,12 +26,12 @@ def window(chromium: Browser) -> Iterator[BrowserContext]:
 
 
 def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
-    elicitation_id = stage.consent.open()
+    elicitation_id = harness.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
     page.get_by_role("radiogroup", name="Notes").get_by_label("Read and change").check()
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
@@ -42,35 +42,35 @@ def test_a_person_allows_confirms_in_nextcloud_and_is_told_that_it_is_done(
     # The page follows along by itself: nothing is clicked here.
     expect(page.get_by_role("heading", level=1)).to_have_text("Connected as Alice.")
     assert opened.value.evaluate("window.opener") is None
-    assert stage.consent.ticked(elicitation_id) == {"notes:read", "notes:write"}
+    assert harness.consent.ticked(elicitation_id) == {"notes:read", "notes:write"}
 
 
-def test_a_person_declines(stage: SingleUserServer, window: BrowserContext) -> None:
-    elicitation_id = stage.consent.open()
+def test_a_person_declines(harness: SingleUserServer, window: BrowserContext) -> None:
+    elicitation_id = harness.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
     page.get_by_role("button", name=re.compile("Don.t allow")).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing was connected.")
-    assert stage.consent.state(elicitation_id) is ElicitationState.DECLINED
+    assert harness.consent.state(elicitation_id) is ElicitationState.DECLINED
 
 
-def test_a_person_cancels_while_waiting(stage: SingleUserServer, window: BrowserContext) -> None:
-    elicitation_id = stage.consent.open()
+def test_a_person_cancels_while_waiting(harness: SingleUserServer, window: BrowserContext) -> None:
+    elicitation_id = harness.consent.open()
     page = window.new_page()
 
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
     page.get_by_role("button", name="Allow", exact=True).click()
     page.get_by_role("button", name="Cancel").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing was connected.")
 
 
-def test_enter_in_a_choice_allows_nothing(stage: SingleUserServer, window: BrowserContext) -> None:
-    elicitation_id = stage.consent.open()
+def test_enter_in_a_choice_allows_nothing(harness: SingleUserServer, window: BrowserContext) -> None:
+    elicitation_id = harness.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
 
     choose(page, "files", "read")
     page.locator("[name='allow.files'][value=read]").press("Enter")
@@ -79,12 +79,12 @@ def test_enter_in_a_choice_allows_nothing(stage: SingleUserServer, window: Brows
     expect(page.locator("[name='allow.files'][value=read]")).to_be_checked()
     expect(page.locator("[name='allow.files'][value=read]")).to_be_visible()
     expect(page.get_by_role("button", name="Allow", exact=True)).to_be_visible()
-    assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
+    assert harness.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
-def test_everything_off_is_said_on_the_same_page(stage: SingleUserServer, window: BrowserContext) -> None:
+def test_everything_off_is_said_on_the_same_page(harness: SingleUserServer, window: BrowserContext) -> None:
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open()))
+    page.goto(harness.provision(harness.consent.open()))
 
     choose(page, "notes", "off")
     page.get_by_role("button", name="Allow", exact=True).click()
@@ -93,30 +93,30 @@ def test_everything_off_is_said_on_the_same_page(stage: SingleUserServer, window
 
 
 def test_only_what_the_waiting_call_needs_is_chosen_beforehand(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open(needed=["notes:read"], offered=SCOPES)))
+    page.goto(harness.provision(harness.consent.open(needed=["notes:read"], offered=SCOPES)))
 
     assert _chosen(page) == {"notes": "read"}
 
 
 def test_a_repeated_consent_starts_from_what_the_person_has_chosen_before(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
     before = ["notes:read", "files:read", "files:write", "mail:read"]
-    elicitation_id = stage.consent.open(
+    elicitation_id = harness.consent.open(
         needed=["notes:write", "calendar:read"], offered=SCOPES, granted=before
     )
     page = window.new_page()
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
 
     chosen = _chosen(page)
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page).to_have_title("Connected")
 
     assert chosen == {"notes": "change", "calendar": "read", "files": "change", "mail": "read"}
-    assert stage.consent.ticked(elicitation_id) == {*before, "notes:write", "calendar:read"}
+    assert harness.consent.ticked(elicitation_id) == {*before, "notes:write", "calendar:read"}
 
 
 def _chosen(page: Page) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _chosen(page: Page) -> dict[str, str]:
 @pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "desktop"])
 @pytest.mark.parametrize("language", languages())
 def test_a_page_with_four_apps_needs_no_scrolling(
-    stage: SingleUserServer, chromium: Browser, size: tuple[int, int], language: str
+    harness: SingleUserServer, chromium: Browser, size: tuple[int, int], language: str
 ) -> None:
     window = chromium.new_context(**window_options(size=size, language=language))
     page = window.new_page()
@@ -143,8 +143,8 @@ def test_a_page_with_four_apps_needs_no_scrolling(
         {"needed": needed[:1], "offered": FOUR_SCOPES},
         {"needed": needed[:1], "offered": SCOPES},
     ):
-        stage.consent.forget()
-        page.goto(stage.provision(stage.consent.open(**ask)))
+        harness.consent.forget()
+        page.goto(harness.provision(harness.consent.open(**ask)))
         heights.append(page.evaluate("document.documentElement.scrollHeight"))
     window.close()
 
@@ -153,11 +153,11 @@ def test_a_page_with_four_apps_needs_no_scrolling(
 
 @pytest.mark.parametrize("size", [PHONE, SCREEN], ids=["phone", "desktop"])
 def test_the_buttons_stay_in_view_however_many_apps_there_are(
-    stage: SingleUserServer, chromium: Browser, size: tuple[int, int]
+    harness: SingleUserServer, chromium: Browser, size: tuple[int, int]
 ) -> None:
     window = chromium.new_context(**window_options(size=size))
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open(offered=SCOPES)))
+    page.goto(harness.provision(harness.consent.open(offered=SCOPES)))
 
     for summary in page.locator("summary").all():
         summary.click()
@@ -174,10 +174,10 @@ def test_the_buttons_stay_in_view_however_many_apps_there_are(
     ("needed", "stops"), [(["notes:read"], 3), ([f"{app}:read" for app in ("notes", "files", "talk")], 1)]
 )
 def test_allow_is_at_most_three_tab_stops_from_the_first_choice(
-    stage: SingleUserServer, window: BrowserContext, needed: list[str], stops: int
+    harness: SingleUserServer, window: BrowserContext, needed: list[str], stops: int
 ) -> None:
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open(needed=needed, offered=SCOPES)))
+    page.goto(harness.provision(harness.consent.open(needed=needed, offered=SCOPES)))
     page.locator("[name='allow.notes']:checked").focus()
 
     for _ in range(stops):
@@ -191,10 +191,10 @@ def test_allow_is_at_most_three_tab_stops_from_the_first_choice(
 
 
 def test_a_link_leads_over_a_long_list_that_was_opened(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open(offered=SCOPES)))
+    page.goto(harness.provision(harness.consent.open(offered=SCOPES)))
     page.locator("summary").first.click()
 
     for key in ("Tab", "Enter"):
@@ -204,10 +204,10 @@ def test_a_link_leads_over_a_long_list_that_was_opened(
 
 
 def test_a_choice_that_has_the_focus_is_not_behind_the_buttons(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
     page = window.new_page()
-    page.goto(stage.provision(stage.consent.open(offered=SCOPES)))
+    page.goto(harness.provision(harness.consent.open(offered=SCOPES)))
     page.locator("summary").first.click()
     bar = page.locator(".stay").bounding_box()
     assert bar is not None
@@ -224,7 +224,7 @@ def test_a_choice_that_has_the_focus_is_not_behind_the_buttons(
 
 
 def test_the_page_costs_one_request_for_html_and_one_for_css(
-    stage: SingleUserServer, window: BrowserContext
+    harness: SingleUserServer, window: BrowserContext
 ) -> None:
     page = window.new_page()
     asked: list[str] = []
@@ -232,12 +232,12 @@ def test_the_page_costs_one_request_for_html_and_one_for_css(
 
     def hear(request: Request) -> None:
         asked.append(request.resource_type)
-        if not request.url.startswith(stage.origin):
+        if not request.url.startswith(harness.origin):
             elsewhere.append(request.url)
 
     page.on("request", hear)
 
-    page.goto(stage.provision(stage.consent.open(offered=SCOPES)), wait_until="networkidle")
+    page.goto(harness.provision(harness.consent.open(offered=SCOPES)), wait_until="networkidle")
 
     assert [kind for kind in asked if kind != "image"] == ["document", "stylesheet"]
     # The icon is in the page. Nothing waits for the logo of Nextcloud, which comes from this server, once.
@@ -245,29 +245,29 @@ def test_the_page_costs_one_request_for_html_and_one_for_css(
     assert elsewhere == []
 
 
-def test_the_keyboard_alone_is_enough(stage: SingleUserServer, window: BrowserContext) -> None:
-    elicitation_id = stage.consent.open()
+def test_the_keyboard_alone_is_enough(harness: SingleUserServer, window: BrowserContext) -> None:
+    elicitation_id = harness.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
 
     # The row that is needed, then the list of more: its link, its row.
     for key in ("Tab", "Tab", "Enter", "Tab", "Tab", "ArrowRight", "ArrowRight", "Tab", "Tab", "Enter"):
         page.keyboard.press(key)
 
     expect(page).to_have_title("Waiting for you to confirm in Nextcloud")
-    assert stage.consent.ticked(elicitation_id) == {"notes:read", "files:read", "files:write"}
+    assert harness.consent.ticked(elicitation_id) == {"notes:read", "files:read", "files:write"}
 
 
 def test_another_site_can_neither_send_the_form_nor_frame_the_page(
-    stage: SingleUserServer, window: BrowserContext, chromium: Browser
+    harness: SingleUserServer, window: BrowserContext, chromium: Browser
 ) -> None:
-    elicitation_id = stage.consent.open()
+    elicitation_id = harness.consent.open()
     page = window.new_page()
-    page.goto(stage.provision(elicitation_id))
+    page.goto(harness.provision(elicitation_id))
     check = page.locator("input[name=csrf]").get_attribute("value")
     evil = (
-        f"<iframe src='{stage.provision(elicitation_id)}'></iframe>"
-        f"<form method='post' action='{stage.origin}/oauth/provision'>"
+        f"<iframe src='{harness.provision(elicitation_id)}'></iframe>"
+        f"<form method='post' action='{harness.origin}/oauth/provision'>"
         f"<input name='elicitationId' value='{elicitation_id}'><input name='csrf' value='{check}'>"
         "<input name='answer' value='allow'><input name='allow.notes' value='read'>"
         "<button>Win</button></form>"
@@ -280,16 +280,16 @@ def test_another_site_can_neither_send_the_form_nor_frame_the_page(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Another page sent you here")
     assert framed == "chrome-error://chromewebdata/"
-    assert stage.consent.state(elicitation_id) is ElicitationState.PENDING
+    assert harness.consent.state(elicitation_id) is ElicitationState.PENDING
 
 
 @pytest.mark.parametrize("as_seen", LOOKS.values(), ids=LOOKS)
 def test_every_page_is_accessible_and_fits_the_screen(
-    stage: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
+    harness: SingleUserServer, chromium: Browser, axe: str, as_seen: WindowOptions
 ) -> None:
     def cases() -> Iterator[tuple[str, Callable[[Page], None]]]:
         for name, show in PAGE_CASES.items():
-            stage.consent.forget()
-            yield name, partial(show, stage)
+            harness.consent.forget()
+            yield name, partial(show, harness)
 
     assert_each_page_is_accessible(chromium, as_seen, axe, cases())

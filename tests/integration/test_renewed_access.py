@@ -27,7 +27,7 @@ from nextcloud_mcp_server.tools.boundary import GuardedTool
 from nextcloud_mcp_server.tools.result import Result
 from nextcloud_mcp_server.tools.state import State
 from nextcloud_mcp_server.tools.toolset import Toolset, ToolSpec, require_provisioning
-from tests.auth_fixtures import READ, WRITE, make_template, open_stage
+from tests.auth_fixtures import READ, WRITE, make_template, open_harness
 from tests.oauth_fixtures import Office, Replica, caller, is_refresh, office_of
 
 LIST, CREATE = "nc_notes_list_notes", "nc_notes_create_note"
@@ -44,8 +44,8 @@ class Parts:
 
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncGenerator[Office]:
-    async with open_stage(tmp_path, await make_template(tmp_path)) as stage:
-        yield office_of(stage)
+    async with open_harness(tmp_path, await make_template(tmp_path)) as harness:
+        yield office_of(harness)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def specs() -> list[ToolSpec]:
 
 
 def state_of(office: Office, replica: Replica) -> State:
-    parts = Parts(replica.accounts, None, AuditLog(replica.database, clock=office.stage.clock))
+    parts = Parts(replica.accounts, None, AuditLog(replica.database, clock=office.harness.clock))
 
     async def services() -> Parts:
         return parts
@@ -90,7 +90,7 @@ async def call(office: Office, replica: Replica, name: str, arguments: dict[str,
 
 
 def notes_of(office: Office, method: str) -> list[httpx2.Request]:
-    asked = office.stage.network.asked
+    asked = office.harness.network.asked
     return [one for one in asked if "/apps/notes/" in one.url.path and one.method == method]
 
 
@@ -107,7 +107,7 @@ async def nc_notes_make_and_look(nc: Account) -> Result:
 
 
 def kill_the_access_token(office: Office) -> None:
-    state = office.stage.sandbox.state
+    state = office.harness.sandbox.state
     for grant in state.oauth_grants:
         grant_tokens = [one for one in state.app_passwords.values() if one.grant_id == grant.id]
         for one in grant_tokens:
@@ -138,7 +138,7 @@ async def test_a_call_that_has_changed_something_is_not_made_again(office: Offic
         )
         return httpx2.Response(401, request=request) if look else None
 
-    office.stage.network.before = refuse_the_look
+    office.harness.network.before = refuse_the_look
     result = await call(office, replica, "nc_notes_make_and_look", {})
 
     assert result.is_error
@@ -153,7 +153,7 @@ async def test_a_renewed_token_that_is_refused_too_ends_in_the_question_for_acce
     async def refuse(request: httpx2.Request) -> httpx2.Response | None:
         return None if is_refresh(request) else httpx2.Response(401, request=request)
 
-    office.stage.network.before = refuse
+    office.harness.network.before = refuse
     first = await call(office, replica, LIST, {})
     second = await call(office, replica, LIST, {})
 
@@ -166,8 +166,8 @@ async def test_a_renewed_token_that_is_refused_too_ends_in_the_question_for_acce
 async def test_a_grant_that_was_revoked_at_nextcloud_is_asked_about_once(
     office: Office, replica: Replica
 ) -> None:
-    office.stage.sandbox.state.app_passwords.clear()
-    office.stage.sandbox.state.oauth_grants.clear()
+    office.harness.sandbox.state.app_passwords.clear()
+    office.harness.sandbox.state.oauth_grants.clear()
 
     for _ in range(3):
         result = await call(office, replica, LIST, {})
@@ -187,7 +187,7 @@ async def test_a_permission_that_is_taken_back_meanwhile_is_not_used_for_the_sec
             person = caller()
             await replica.database.grants.set_scopes(person.principal, person.client_id, READ)
 
-    office.stage.network.after = untick
+    office.harness.network.after = untick
     result = await call(office, replica, CREATE, {"title": "Never made"})
 
     assert "https://mcp.test/oauth/provision" in str(result.content)
@@ -205,11 +205,11 @@ async def test_a_refusal_of_what_was_replaced_meanwhile_is_followed_by_a_try_wit
         if "/apps/notes/" not in request.url.path or len(notes_of(office, "GET")) > 1:
             return None
         refused.add(request.headers["Authorization"])
-        office.stage.clock.forward(1)
+        office.harness.clock.forward(1)
         await office.connect(replica, scopes=BOTH)
         return httpx2.Response(401, request=request)
 
-    office.stage.network.before = replace_and_refuse
+    office.harness.network.before = replace_and_refuse
     result = await call(office, replica, LIST, {})
 
     assert not result.is_error, result.content
@@ -227,11 +227,11 @@ async def test_one_call_meets_two_refusals_at_most(office: Office, replica: Repl
         if "/apps/notes/" not in request.url.path:
             return None
         refused.add(request.headers["Authorization"])
-        office.stage.clock.forward(1)
+        office.harness.clock.forward(1)
         await office.connect(replica, scopes=BOTH)
         return httpx2.Response(401, request=request)
 
-    office.stage.network.before = replace_and_refuse
+    office.harness.network.before = replace_and_refuse
     result = await call(office, replica, LIST, {})
 
     assert result.is_error
@@ -246,13 +246,13 @@ async def test_a_refused_token_that_cannot_be_renewed_yet_is_not_shown_to_nextcl
     kill_the_access_token(office)
 
     async def no_tokens_now(request: httpx2.Request) -> httpx2.Response | None:
-        return await office.stage.network.cut(request) if is_refresh(request) else None
+        return await office.harness.network.cut(request) if is_refresh(request) else None
 
-    office.stage.network.before = no_tokens_now
+    office.harness.network.before = no_tokens_now
     refused = [await call(office, replica, LIST, {}) for _ in range(3)]
     shown = len(notes_of(office, "GET"))
-    office.stage.network.before = None
-    office.stage.clock.forward(RETRY.total_seconds())
+    office.harness.network.before = None
+    office.harness.clock.forward(RETRY.total_seconds())
     works = await call(office, replica, LIST, {})
 
     assert all(result.is_error for result in refused)

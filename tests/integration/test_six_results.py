@@ -132,32 +132,32 @@ async def opened(folder: Path, sandbox: Sandbox, **given: str) -> AsyncGenerator
         parts.mcp.session_manager.run(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), timeout=60) as http,
     ):
-        stage = StrictServer(network, parts, folder / "files", {})
+        harness = StrictServer(network, parts, folder / "files", {})
         for version, kind in VERSIONS.items():
             for shows, capabilities in (("urls", URL_MODE), ("text", {})):
                 wire = kind(http, "http://localhost/mcp", capabilities=capabilities, name=shows)
                 await wire.open()
-                stage.clients[version, shows] = Client(wire, version)
-        yield stage
+                harness.clients[version, shows] = Client(wire, version)
+        yield harness
 
 
 @pytest.fixture(scope="module")
 async def connected(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[StrictServer]:
     access = {"nextcloud_username": "alice", "nextcloud_app_password": "alice"}
-    async with opened(tmp_path_factory.mktemp("connected"), Sandbox.demo(), **access) as stage:
+    async with opened(tmp_path_factory.mktemp("connected"), Sandbox.demo(), **access) as harness:
         for version in VERSIONS:
-            await stage.client(version).learn()
-        yield stage
+            await harness.client(version).learn()
+        yield harness
 
 
 @pytest.fixture(scope="module")
 async def stranger(
     connected: StrictServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[StrictServer]:
-    async with opened(tmp_path_factory.mktemp("stranger"), Sandbox.demo()) as stage:
-        for (version, _), client in stage.clients.items():
+    async with opened(tmp_path_factory.mktemp("stranger"), Sandbox.demo()) as harness:
+        for (version, _), client in harness.clients.items():
             client.schemas = connected.client(version).schemas
-        yield stage
+        yield harness
 
 
 @pytest.fixture(scope="module")

@@ -17,34 +17,34 @@ from tests.issuer_fake import ISSUER
 FORMER = "https://former.test"
 
 
-async def connect(stage: ConsentSetup, name: str, uid: str) -> Browser:
+async def connect(harness: ConsentSetup, name: str, uid: str) -> Browser:
     """Walk through one consent as a user whose claim names `uid`."""
-    consent_request = await stage.ask(name)
-    browser = await stage.browser(name, preferred_username=uid)
-    url = await stage.allow(consent_request, browser)
-    done = await stage.consent_service.finish_grant(
-        stage.provider.confirm(url, uid), browser.who, browser.token
+    consent_request = await harness.ask(name)
+    browser = await harness.browser(name, preferred_username=uid)
+    url = await harness.allow(consent_request, browser)
+    done = await harness.consent_service.finish_grant(
+        harness.provider.confirm(url, uid), browser.who, browser.token
     )
     if done.pending_grant is not None:
-        await stage.consent_service.confirm(consent_request, browser.who, browser.token, mine=True)
-    stage.clock.forward(1)
+        await harness.consent_service.confirm(consent_request, browser.who, browser.token, mine=True)
+    harness.clock.forward(1)
     return browser
 
 
-async def holders(stage: ConsentSetup, uid: str) -> list[str]:
-    return [each.principal.subject for each in await stage.database.accounts.all() if each.uid == uid]
+async def holders(harness: ConsentSetup, uid: str) -> list[str]:
+    return [each.principal.subject for each in await harness.database.accounts.all() if each.uid == uid]
 
 
-def confirmed_only(stage: ConsentSetup) -> None:
+def confirmed_only(harness: ConsentSetup) -> None:
     """Let what is stored be as it is after the operator changed from `confirm` to a claim."""
-    stage.sql("UPDATE accounts SET mapped = 0")
+    harness.sql("UPDATE accounts SET mapped = 0")
 
 
-def at_former_issuer(stage: ConsentSetup, name: str) -> None:
+def at_former_issuer(harness: ConsentSetup, name: str) -> None:
     """Let what one principal has be from before the operator moved to another identity provider."""
-    stage.sql("PRAGMA foreign_keys = OFF")
+    harness.sql("PRAGMA foreign_keys = OFF")
     for table in ("accounts", "credentials", "permissions"):
-        stage.sql(f"UPDATE {table} SET issuer = '{FORMER}' WHERE subject = '{name}'")
+        harness.sql(f"UPDATE {table} SET issuer = '{FORMER}' WHERE subject = '{name}'")
 
 
 async def test_a_user_that_only_claimed_an_account_gives_way_to_the_one_that_the_claim_names(

@@ -39,8 +39,8 @@ METADATA = "https://mcp.test/.well-known/oauth-protected-resource/mcp"
 
 
 @pytest.fixture
-async def served(stage: ProcessHost, process: Process) -> AsyncGenerator[Served]:
-    async with serving(stage, process) as made:
+async def served(harness: ProcessHost, process: Process) -> AsyncGenerator[Served]:
+    async with serving(harness, process) as made:
         yield made
 
 
@@ -336,7 +336,7 @@ async def test_what_introspection_said_is_not_used_past_a_minute_nor_past_the_en
         "long": {"active": True, **claims()},
     }
     first = [await status(served, name) for name in ("short", "long")]
-    served.stage.clock.forward(40)
+    served.harness.clock.forward(40)
     expired = await status(served, "short")
     served.provider.tokens = {}
     kept = await status(served, "long")
@@ -414,9 +414,11 @@ async def test_a_resource_whose_scope_a_token_lacks_is_refused_with_the_scope_it
     assert needed in answer.headers["WWW-Authenticate"]
 
 
-async def test_scopes_limit_nothing_where_the_operator_says_so(stage: ProcessHost, process: Process) -> None:
+async def test_scopes_limit_nothing_where_the_operator_says_so(
+    harness: ProcessHost, process: Process
+) -> None:
     async with (
-        serving(stage, process, token_scopes="ignore") as served,
+        serving(harness, process, token_scopes="ignore") as served,
         served.session(token(scope=None)) as session,
     ):
         listed = await session.tools()
@@ -483,13 +485,13 @@ async def test_a_stream_lasts_no_longer_than_the_token_and_the_session_goes_on_w
 ) -> None:
     listen = {"notifications": {"toolsListChanged": True}}
     async with served.session(token()) as session, served.stateless(token()) as modern:
-        served.stage.clock.forward(300 + LEEWAY_SECONDS - 0.2)
+        served.harness.clock.forward(300 + LEEWAY_SECONDS - 0.2)
         with anyio.fail_after(60):
             first = await session.send("GET")
             again = await session.send("GET")
             with pytest.raises(NotAsPromised, match="status 200"):
                 await modern.request("subscriptions/listen", listen)
-        served.stage.clock.forward(1)
+        served.harness.clock.forward(1)
         refused = await session.send("GET")
         async with served.joining(token(exp=claims()["exp"] + 600), session.id) as later:
             listed = await later.tools()
@@ -596,7 +598,7 @@ async def test_a_client_s_token_goes_nowhere(served: Served, caplog: pytest.LogC
         await client.request("tools/call", {"name": "check_provisioning_status", "arguments": {}})
     await status(served, f"{given}x")
 
-    sent = [*served.stage.network.asked, *served.provider.asked]
+    sent = [*served.harness.network.asked, *served.provider.asked]
     signature = given.rpartition(".")[2]
     assert all(signature not in f"{request.url}{request.headers}" for request in sent)
     assert all(signature.encode() not in request.content for request in sent)

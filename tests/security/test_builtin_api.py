@@ -36,8 +36,8 @@ def each_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def api(sqlite_url: str) -> AsyncGenerator[OAuthApiFixture]:
     keys = KeyRing.parse([SecretStr(new_key())])
-    async with open_api(sqlite_url, keys, rates=Rates(client=10_000)) as stage:
-        yield stage
+    async with open_api(sqlite_url, keys, rates=Rates(client=10_000)) as harness:
+        yield harness
 
 
 @pytest.fixture

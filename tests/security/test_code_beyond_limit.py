@@ -31,9 +31,9 @@ STATE = re.compile(r"state=(s-[A-Za-z0-9_-]+)")
 
 @pytest.fixture
 async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
-    async with open_authorization(tmp_path, template) as stage:
-        await stage.register()
-        yield stage
+    async with open_authorization(tmp_path, template) as harness:
+        await harness.register()
+        yield harness
 
 
 def _looked_at(_: Request) -> Response:
@@ -123,14 +123,14 @@ async def test_an_old_sign_in_of_oidc_is_not_known_any_more(people: ConsentSetup
 async def test_what_strangers_write_costs_no_row(
     authorization: AuthorizationFixture, people: ConsentSetup, mode: str, change: dict[str, list[str]]
 ) -> None:
-    stage = authorization if mode == "builtin" else people
-    start = await stage.consent_service.begin_sign_in("account")
+    harness = authorization if mode == "builtin" else people
+    start = await harness.consent_service.begin_sign_in("account")
     state = httpx2.URL(start.url).params["state"]
     junk = {"state": [state], "code": ["code-that-a-stranger-wrote"], **change}
 
-    assert await brought(stage.consent_service.spend_if_known, junk) == [303]
+    assert await brought(harness.consent_service.spend_if_known, junk) == [303]
 
-    assert not [code for code in junk["code"] if await stage.database.spent_codes.is_spent(code)]
+    assert not [code for code in junk["code"] if await harness.database.spent_codes.is_spent(code)]
 
 
 async def test_only_so_many_callbacks_of_an_address_are_looked_up() -> None:

@@ -32,16 +32,16 @@ HALF_AN_HOUR = 30 * 60
 
 @pytest.fixture
 async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
-    async with open_authorization(tmp_path, template) as stage:
-        await stage.register()
-        yield stage
+    async with open_authorization(tmp_path, template) as harness:
+        await harness.register()
+        yield harness
 
 
-async def begun_by_attacker(stage: ConsentSetup) -> tuple[Browser, str]:
+async def begun_by_attacker(harness: ConsentSetup) -> tuple[Browser, str]:
     """Let Alice's client ask, and Alice allow it; the address at Nextcloud is what she sends."""
-    consent_request = await stage.ask("alice")
-    attacker = await stage.browser("alice", preferred_username="alice")
-    return attacker, await stage.allow(consent_request, attacker)
+    consent_request = await harness.ask("alice")
+    attacker = await harness.browser("alice", preferred_username="alice")
+    return attacker, await harness.allow(consent_request, attacker)
 
 
 def codes(params: Params) -> str:

@@ -195,7 +195,7 @@ async def test_the_mark_of_a_browser_neither_names_its_user_nor_signs_them_in(
 
 @pytest.fixture
 def exchange_limiter(office: Office, replica: Replica) -> ExchangeLimiter:
-    return ExchangeLimiter(replica.database, clock=office.stage.clock)
+    return ExchangeLimiter(replica.database, clock=office.harness.clock)
 
 
 async def exchange_junk(exchange_limiter: ExchangeLimiter, requester: Requester, name: str) -> bool:
@@ -242,7 +242,7 @@ async def test_where_nextcloud_counts_no_failures_of_this_server_strangers_stop_
         return True
 
     exchange_limiter = ExchangeLimiter(
-        replica.database, clock=office.stage.clock, is_allow_listed=is_allow_listed
+        replica.database, clock=office.harness.clock, is_allow_listed=is_allow_listed
     )
     sent = [
         await exchange_junk(exchange_limiter, Requester(f"network-{number // 10}"), f"flow-{number}")

@@ -23,9 +23,9 @@ from tests.consent_fixtures import GRANT_CALLBACK, NEXTCLOUD, ConsentSetup, open
 WRONG = ("consent", "refused: wrong account")
 
 
-async def nobody_is_connected(stage: ConsentSetup) -> None:
+async def nobody_is_connected(harness: ConsentSetup) -> None:
     for name in ("alice", "bob"):
-        assert await stage.grant(name) is None
+        assert await harness.grant(name) is None
 
 
 async def test_alices_flow_granted_by_bob_is_stored_for_no_user_and_deleted_at_once(

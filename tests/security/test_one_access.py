@@ -27,7 +27,7 @@ from nextcloud_mcp_server.protocol.availability import NOTHING, AppList, Apps
 from nextcloud_mcp_server.tools.access import Access
 from nextcloud_mcp_server.tools.apps import apps_of
 from tests.dav_fakes import account_over, call, entry, multistatus, network, recorded
-from tests.updates_fixtures import ALICE, UpdatesServer, open_stage, settled
+from tests.updates_fixtures import ALICE, UpdatesServer, open_harness, settled
 
 README = "nc://files/Readme.md"
 CALLER = Caller(ALICE, "a", "Test")
@@ -140,46 +140,46 @@ async def test_no_note_about_a_half_that_failed_hides_what_is_wrong_with_the_acc
 
 
 @pytest.fixture
-async def stage() -> AsyncGenerator[UpdatesServer]:
-    async with open_stage(("notes", "files", "news")) as made:
+async def harness() -> AsyncGenerator[UpdatesServer]:
+    async with open_harness(("notes", "files", "news")) as made:
         yield made
 
 
-async def opened(stage: UpdatesServer) -> Opened:
-    found = await stage.accounts.find(CALLER)
+async def opened(harness: UpdatesServer) -> Opened:
+    found = await harness.accounts.find(CALLER)
     assert found is not None
     return found
 
 
-async def test_a_menu_of_another_person_is_not_taken_and_written_down(stage: UpdatesServer) -> None:
+async def test_a_menu_of_another_person_is_not_taken_and_written_down(harness: UpdatesServer) -> None:
     def menu(request: httpx2.Request) -> httpx2.Response | None:
         named = {"X-User-Id": "bob"}
         body = {"ocs": {"meta": {"statuscode": 200}, "data": [{"id": "news"}]}}
         asked = request.url.path.endswith("/navigation/apps")
         return httpx2.Response(200, headers=named, json=body) if asked else None
 
-    access = Access(await stage.state.services(), CALLER, wire.Form.TEXT, stage.state, Context(), 0.0)
-    stage.network.instead = menu
+    access = Access(await harness.state.services(), CALLER, wire.Form.TEXT, harness.state, Context(), 0.0)
+    harness.network.instead = menu
 
     with pytest.raises(WrongAccount):
         await access.server()
     with pytest.raises(WrongAccount):
-        await apps_of(access.services, CALLER, await opened(stage), in_menu={"news"})(NOTHING)
+        await apps_of(access.services, CALLER, await opened(harness), in_menu={"news"})(NOTHING)
 
-    assert stage.audit.results == ["WrongAccount"] * 2
-    assert stage.state.availability.known(ALICE).menu is None
+    assert harness.audit.results == ["WrongAccount"] * 2
+    assert harness.state.availability.known(ALICE).menu is None
 
 
 async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_is_forgotten(
-    stage: UpdatesServer,
+    harness: UpdatesServer,
 ) -> None:
-    availability, services = stage.state.availability, await stage.state.services()
-    etag = (await (await opened(stage)).account.capabilities.get()).etag
+    availability, services = harness.state.availability, await harness.state.services()
+    etag = (await (await opened(harness)).account.capabilities.get()).etag
     await availability.heard(ALICE, Apps(AppList(frozenset(), etag), account="alice"))
     lacked = availability.lacks(ALICE, "notes")
 
-    stage.connect("bob")
-    now = await opened(stage)
+    harness.connect("bob")
+    now = await opened(harness)
     availability.learn(ALICE, apps_of(services, CALLER, now, in_menu=()), account=now.account.uid)
     await settled()
     known = availability.known(ALICE)
@@ -191,22 +191,22 @@ async def test_what_was_known_of_the_apps_of_another_account_of_the_same_person_
 
 
 async def test_a_subscription_that_outlasts_a_change_of_the_account_tells_of_it_and_compares_no_marks(
-    stage: UpdatesServer,
+    harness: UpdatesServer,
 ) -> None:
     def same(request: httpx2.Request) -> httpx2.Response | None:
         if request.method != "PROPFIND":
             return None
         return multistatus([entry("Readme.md", uid=request.url.path.split("/")[4])])
 
-    session = stage.client().listed()
-    stage.network.instead = same
+    session = harness.client().listed()
+    harness.network.instead = same
     await session.subscribed(README)
-    await stage.look()
+    await harness.look()
     before = session.heard()
-    stage.connect("bob")
-    await stage.look()
+    harness.connect("bob")
+    await harness.look()
     at_the_change = session.heard()
-    await stage.look()
+    await harness.look()
 
     assert before == []
     assert sorted(at_the_change) == [README, "resources/list_changed"]

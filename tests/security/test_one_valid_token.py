@@ -41,10 +41,10 @@ OPEN = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def strict(stage: ProcessHost, process: Process, **rates: float) -> AsyncGenerator[Served]:
+async def strict(harness: ProcessHost, process: Process, **rates: float) -> AsyncGenerator[Served]:
     limiter = RequestLimiter(RequestRates(**({"refusal_seconds": 0, "wait_seconds": 0} | rates)))  # type: ignore[arg-type]
     sessions = partial(SessionLimiter, most_of_client=3, most_of_person=4)
-    async with serving(stage, process, limiter=limiter, sessions=sessions) as served:
+    async with serving(harness, process, limiter=limiter, sessions=sessions) as served:
         yield served
 
 
@@ -54,10 +54,10 @@ async def alive(served: Served, session: str, who: str) -> bool:
 
 
 async def test_endless_sessions_leave_those_of_other_users_alone(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
     alice, bob = token(), token(sub="bob")
-    async with strict(stage, process) as served, served.session(bob) as other:
+    async with strict(harness, process) as served, served.session(bob) as other:
         opened: list[str] = []
         async with served.http(alice) as http:
             for _ in range(8):
@@ -70,10 +70,10 @@ async def test_endless_sessions_leave_those_of_other_users_alone(
 
 
 async def test_another_client_of_the_same_person_has_room_of_its_own(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
     noisy, calm = token(), token(client_id="another", azp="another")
-    async with strict(stage, process) as served, served.session(calm) as other:
+    async with strict(harness, process) as served, served.session(calm) as other:
         async with served.http(noisy) as http:
             for _ in range(8):
                 await http.post("/mcp", json=INITIALIZE)
@@ -82,10 +82,10 @@ async def test_another_client_of_the_same_person_has_room_of_its_own(
 
 
 async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
     async with (
-        strict(stage, process, per_minute=2, burst=4) as served,
+        strict(harness, process, per_minute=2, burst=4) as served,
         served.http(token()) as noisy,
         served.http(token(sub="bob")) as calm,
     ):
@@ -104,9 +104,9 @@ async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
     [b"[" + b"{}," * 20_001 + b"{}]", b'{"a":' * 65 + b"1" + b"}" * 65, b'["' + b'","' * 1_000_000 + b'"]'],
 )
 async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
-    stage: ProcessHost, process: Process, body: bytes
+    harness: ProcessHost, process: Process, body: bytes
 ) -> None:
-    async with strict(stage, process) as served, served.http(token()) as http:
+    async with strict(harness, process) as served, served.http(token()) as http:
         answer = await http.post("/mcp", content=body, headers={"Content-Type": "application/json"})
 
     assert answer.status_code == 400
@@ -115,10 +115,10 @@ async def test_a_body_of_small_things_is_refused_before_it_is_parsed(
 
 @pytest.mark.parametrize("body", [b"[" + b"{}," * 40_000, b'["' + b'","' * 1_000_000])
 async def test_a_body_that_is_refused_counts_like_one_that_is_read(
-    stage: ProcessHost, process: Process, body: bytes
+    harness: ProcessHost, process: Process, body: bytes
 ) -> None:
     async with (
-        strict(stage, process, per_minute=2, burst=4) as served,
+        strict(harness, process, per_minute=2, burst=4) as served,
         served.http(token()) as noisy,
         served.http(token(sub="bob")) as calm,
     ):
@@ -133,14 +133,14 @@ async def test_a_body_that_is_refused_counts_like_one_that_is_read(
     assert other.status_code == 200
 
 
-async def test_a_large_text_is_no_large_number_of_things(stage: ProcessHost, process: Process) -> None:
+async def test_a_large_text_is_no_large_number_of_things(harness: ProcessHost, process: Process) -> None:
     call = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "ping",
         "params": {"_meta": {"note": "a, [b] {c}\n" * 200_000}},
     }
-    async with strict(stage, process) as served, served.session(token()) as session:
+    async with strict(harness, process) as served, served.session(token()) as session:
         answer = await session.send("POST", json=call)
 
     assert answer.status_code == 200
@@ -391,8 +391,8 @@ def test_a_replacement_that_would_take_all_memory_is_refused() -> None:
         files_edit.replace(text, "a", new, every=True)
 
 
-async def test_streams_are_open_to_a_number_and_then_refused(stage: ProcessHost, process: Process) -> None:
-    async with strict(stage, process, streams=4) as served, AsyncExitStack() as stack:
+async def test_streams_are_open_to_a_number_and_then_refused(harness: ProcessHost, process: Process) -> None:
+    async with strict(harness, process, streams=4) as served, AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(served.session(token())) for _ in range(3)]
         answers: list[int] = []
         async with anyio.create_task_group() as group:

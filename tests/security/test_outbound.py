@@ -63,29 +63,29 @@ def no_pauses() -> Generator[None]:
         yield
 
 
-async def test_no_cookie_is_ever_kept_or_sent(stage: ProcessHost, process: Process) -> None:
+async def test_no_cookie_is_ever_kept_or_sent(harness: ProcessHost, process: Process) -> None:
     """A session cookie beats Authorization: kept from Alice's answer it would act as Alice for Bob."""
-    people = stage.sandbox.state.users
+    people = harness.sandbox.state.users
 
     def account(name: str) -> Account:
-        made = stage.sandbox.state.new_app_password(people[name])
+        made = harness.sandbox.state.new_app_password(people[name])
         return process.nextcloud.account(BasicCredential(name, SecretStr(made.secret)), uid=name)
 
     alice, bob = account("alice"), account("bob")
     seen = [(await one.user.get()).uid for one in (alice, bob, alice, bob)]
 
     assert seen == ["alice", "bob", "alice", "bob"]
-    assert stage.sandbox.state.sessions
-    assert not any("cookie" in request.headers for request in stage.network.asked)
+    assert harness.sandbox.state.sessions
+    assert not any("cookie" in request.headers for request in harness.network.asked)
 
 
-async def test_that_sandbox_would_have_mixed_them_up_with_cookies(stage: ProcessHost) -> None:
+async def test_that_sandbox_would_have_mixed_them_up_with_cookies(harness: ProcessHost) -> None:
     """The check above is worth something only where cookies do harm."""
-    people = stage.sandbox.state.users
-    alice, bob = (stage.sandbox.state.new_app_password(people[name]) for name in ("alice", "bob"))
+    people = harness.sandbox.state.users
+    alice, bob = (harness.sandbox.state.new_app_password(people[name]) for name in ("alice", "bob"))
     url = "http://nextcloud.test/ocs/v2.php/cloud/user?format=json"
     headers = {"OCS-APIRequest": "true"}
-    transport = httpx2.ASGITransport(stage.sandbox.app)
+    transport = httpx2.ASGITransport(harness.sandbox.app)
     async with httpx2.AsyncClient(transport=transport, headers=headers) as careless:
         await careless.get(url, auth=("alice", alice.secret))
         answer = await careless.get(url, auth=("bob", bob.secret))
@@ -175,25 +175,25 @@ async def test_addresses_in_nextclouds_answers_are_put_onto_the_configured_one(a
 
 
 async def test_a_revoked_credential_is_refused_twice_and_not_sent_again(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    stage.sandbox.state.app_passwords.pop(await stage.connect(process))
-    refused = stage.refusals()
+    harness.sandbox.state.app_passwords.pop(await harness.connect(process))
+    refused = harness.refusals()
     ended: list[type[Exception]] = []
 
     for _ in range(50):
         try:
-            opened = await process.accounts.open(stage.caller, READ)
+            opened = await process.accounts.open(harness.caller, READ)
         except ElicitationRequired:
             ended.append(ElicitationRequired)
             continue
         with pytest.raises(CredentialRejected):
             await opened.account.user.get()
-        await process.accounts.reject(stage.caller, opened)
+        await process.accounts.reject(harness.caller, opened)
         ended.append(CredentialRejected)
 
     # The request, and the probe that confirms what it was told.
-    assert stage.refusals() - refused == 2
+    assert harness.refusals() - refused == 2
     assert ended == [CredentialRejected, *[ElicitationRequired] * 49]
 
 

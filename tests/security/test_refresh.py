@@ -21,7 +21,7 @@ from nextcloud_mcp_server.sandbox.profile import USUAL, ProfileName
 from nextcloud_mcp_server.sandbox.request_log import RequestRecord
 from nextcloud_mcp_server.sandbox.serve import serving
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
-from tests.auth_fixtures import READ, ProcessHost, open_stage
+from tests.auth_fixtures import READ, ProcessHost, open_harness
 from tests.oauth_fixtures import TOKEN, Office, Replica, caller, is_refresh, new_gate, office_of
 from tests.processes import Worker, open_workers
 
@@ -33,18 +33,18 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="processes are frozen
 
 
 class Shared:
-    """Eight processes' worth of Nextcloud: the stage, its grant of Alice's, and the address."""
+    """Eight processes' worth of Nextcloud: the harness, its grant of Alice's, and the address."""
 
     def __init__(self, office: Office, url: str, key: str) -> None:
         self.office, self.url, self._key = office, url, key
-        self.ends: datetime = office.stage.clock() + HOUR
+        self.ends: datetime = office.harness.clock() + HOUR
 
     def workers(self, count: int):  # noqa: ANN201 - an asynchronous context manager of workers
         return open_workers(self.office, self.url, count, keys=[self._key])
 
     @property
     def token_requests(self) -> list[RequestRecord]:
-        return [one for one in self.office.stage.sandbox.requests.records if one.path.endswith(TOKEN)]
+        return [one for one in self.office.harness.sandbox.requests.records if one.path.endswith(TOKEN)]
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def version() -> ProfileName:
 @pytest.fixture
 async def shared(tmp_path: Path, template: Path, version: ProfileName) -> AsyncGenerator[Shared]:
     key = new_key()
-    async with open_stage(tmp_path, template, version) as stage, serving(stage.sandbox) as url:
-        stage.keys = KeyRing.parse([SecretStr(key)])
-        office = office_of(stage)
+    async with open_harness(tmp_path, template, version) as harness, serving(harness.sandbox) as url:
+        harness.keys = KeyRing.parse([SecretStr(key)])
+        office = office_of(harness)
         replica = await office.replica()
         await office.connect(replica)
-        stage.sandbox.requests.clear()
+        harness.sandbox.requests.clear()
         yield Shared(office, url, key)
 
 
@@ -80,7 +80,7 @@ async def test_eight_processes_refresh_an_expired_token_once(shared: Shared) -> 
             assert answers == [UID] * 8
 
     assert [one.status for one in shared.token_requests] == [200] * 3
-    assert shared.office.stage.sandbox.token_throttle.delay_ms("127.0.0.1") == 0
+    assert shared.office.harness.sandbox.token_throttle.delay_ms("127.0.0.1") == 0
     assert shared.office.families == 1
 
 
@@ -105,7 +105,7 @@ async def test_a_holder_frozen_past_its_lease_gives_its_answer_to_those_who_gave
 @posix
 @pytest.mark.parametrize("version", ["32"])
 async def test_of_two_refreshes_that_nextcloud_answers_the_late_one_changes_nothing(shared: Shared) -> None:
-    shared.office.stage.sandbox.state.oauth_races = 1
+    shared.office.harness.sandbox.state.oauth_races = 1
     async with shared.workers(2) as (frozen, other):
         await frozen.order(shared.ends, trap="SIGSTOP")
         await frozen.stopped()
@@ -128,10 +128,10 @@ async def test_killed_between_answer_and_storing_a_person_is_asked_once_and_neve
         await killed.process.wait()
         answers = [await other.call(shared.ends + LEASE) for _ in range(4)]
 
-        shared.office.stage.clock.forward(HOUR.total_seconds())
+        shared.office.harness.clock.forward(HOUR.total_seconds())
         replica = await shared.office.replica()
         await shared.office.connect(replica)
-        works = await other.call(shared.office.stage.clock())
+        works = await other.call(shared.office.harness.clock())
 
     assert all("grant it again" in one["asked"] for one in answers)
     assert works == UID
@@ -143,13 +143,13 @@ async def test_a_disconnect_is_told_to_nextcloud_even_after_a_failed_first_try(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.network.before = office.harness.network.cut
     ended = await replica.accounts.disconnect(ALICE)
-    office.stage.network.before = None
+    office.harness.network.before = None
     left = office.families
 
     other = await office.replica()
-    office.stage.clock.forward(FIRST_RETRY_SECONDS)
+    office.harness.clock.forward(FIRST_RETRY_SECONDS)
     await other.outbox.run_once()
 
     assert (ended.was_connected, ended.at_nextcloud) == (True, False)
@@ -160,7 +160,7 @@ async def test_a_disconnect_long_after_the_last_call_refreshes_to_revoke(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    office.stage.clock.forward(30 * 24 * 3600)
+    office.harness.clock.forward(30 * 24 * 3600)
 
     ended = await replica.accounts.disconnect(ALICE)
 
@@ -174,13 +174,13 @@ async def test_a_token_whose_answer_timed_out_is_sent_once_more_after_a_pause_an
     """Only sending it tells whether it was exchanged, and each refusal is a failed login of our address."""
     hasty, other = await office.replica(request_seconds=0.2), await office.replica()
     await office.connect(hasty)
-    office.stage.clock.forward(HOUR.total_seconds())
-    office.stage.network.after = new_gate()
+    office.harness.clock.forward(HOUR.total_seconds())
+    office.harness.network.after = new_gate()
     refreshed: list[int] = []
 
     with pytest.raises(TimedOut):
         await hasty.accounts.open(ALICE, READ)
-    office.stage.network.after = None
+    office.harness.network.after = None
     # What it sends from here on is answered, if late where the machine is busy.
     hasty.broker._exchange._request_seconds = REQUEST_SECONDS  # pyright: ignore[reportPrivateUsage]
     for seconds, raised in (
@@ -188,14 +188,14 @@ async def test_a_token_whose_answer_timed_out_is_sent_once_more_after_a_pause_an
         (RETRY.total_seconds(), ElicitationRequired),
         (3600, ElicitationRequired),
     ):
-        office.stage.clock.forward(seconds)
+        office.harness.clock.forward(seconds)
         for process in (hasty, other, hasty, other):
             with pytest.raises(raised):
                 await process.accounts.open(ALICE, READ)
         refreshed.append(office.refreshes())
 
     assert refreshed == [1, 2, 2]
-    statuses = [one.status for one in office.stage.sandbox.requests.records if one.path.endswith(TOKEN)]
+    statuses = [one.status for one in office.harness.sandbox.requests.records if one.path.endswith(TOKEN)]
     assert statuses[-2:] == [200, 400]
 
 
@@ -204,9 +204,9 @@ async def test_a_disconnect_fences_a_running_refresh(office: Office, replica: Re
     """Without a fence the answer would bring the grant back, or live on at Nextcloud, known to no one."""
     other = await office.replica()
     await office.connect(replica)
-    office.stage.clock.forward(HOUR.total_seconds())
+    office.harness.clock.forward(HOUR.total_seconds())
     gate = new_gate()
-    setattr(office.stage.network, when, gate)
+    setattr(office.harness.network, when, gate)
 
     async def call() -> None:
         with pytest.raises(ElicitationRequired):
@@ -228,8 +228,8 @@ async def test_a_new_consent_during_a_refresh_leaves_one_grant_behind(
 ) -> None:
     other = await office.replica()
     await office.connect(replica)
-    office.stage.clock.forward(HOUR.total_seconds())
-    office.stage.network.after = gate = new_gate()
+    office.harness.clock.forward(HOUR.total_seconds())
+    office.harness.network.after = gate = new_gate()
     newer: list[str] = []
     opened: list[str] = []
 
@@ -239,7 +239,7 @@ async def test_a_new_consent_during_a_refresh_leaves_one_grant_behind(
     async with anyio.create_task_group() as group:
         group.start_soon(call)
         await gate.came.wait()
-        office.stage.network.after = None
+        office.harness.network.after = None
         newer.append((await office.connect(other)).credential.id)
         gate.open.set()
     await other.outbox.run_once()
@@ -251,11 +251,11 @@ async def test_a_new_consent_during_a_refresh_leaves_one_grant_behind(
 async def test_one_persons_dead_grant_leaves_the_others_alone(office: Office, replica: Replica) -> None:
     await office.connect(replica, "alice")
     await office.connect(replica, "bob")
-    state = office.stage.sandbox.state
+    state = office.harness.sandbox.state
     state.oauth_grants[:] = [
         one for one in state.oauth_grants if state.app_passwords[one.access_token].uid == "bob"
     ]
-    office.stage.clock.forward(HOUR.total_seconds())
+    office.harness.clock.forward(HOUR.total_seconds())
 
     with pytest.raises(ElicitationRequired):
         await replica.accounts.open(ALICE, READ)
@@ -280,7 +280,7 @@ async def test_an_invalid_response_costs_no_user_their_connection(
     office: Office, replica: Replica, kind: str
 ) -> None:
     await office.connect(replica)
-    office.stage.clock.forward(HOUR.total_seconds())
+    office.harness.clock.forward(HOUR.total_seconds())
 
     async def answer(request: httpx2.Request) -> httpx2.Response | None:
         given = BAD[kind]
@@ -289,20 +289,20 @@ async def test_an_invalid_response_costs_no_user_their_connection(
             return None
         return httpx2.Response(given.status_code, headers=given.headers, content=given.content)
 
-    office.stage.network.before = answer
+    office.harness.network.before = answer
     for _ in range(3):
         with pytest.raises(NextcloudError):
             await replica.accounts.open(ALICE, READ)
-    office.stage.network.before = None
+    office.harness.network.before = None
     asked = office.refreshes()
-    office.stage.clock.forward(1800 if kind == "too many" else RETRY.total_seconds())
+    office.harness.clock.forward(1800 if kind == "too many" else RETRY.total_seconds())
 
     assert asked == 1
     assert (await replica.accounts.open(ALICE, READ)).account.uid == "alice"
 
 
 async def test_no_token_is_in_the_database_in_clear(
-    office: Office, replica: Replica, stage: ProcessHost
+    office: Office, replica: Replica, harness: ProcessHost
 ) -> None:
     grant = await office.connect(replica)
     late = await replica.provider.exchange_code(code=office.code(), verifier=None, nonce=None)
@@ -315,7 +315,7 @@ async def test_no_token_is_in_the_database_in_clear(
         secret=SecretStr(late.tokens.access_token.get_secret_value()),
     )
 
-    written = b"".join(file.read_bytes() for file in stage.folder.iterdir() if "state.db" in file.name)
+    written = b"".join(file.read_bytes() for file in harness.folder.iterdir() if "state.db" in file.name)
 
     refresh_token = grant.credential.refresh_token
     assert refresh_token is not None

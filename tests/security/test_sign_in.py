@@ -33,9 +33,9 @@ from tests.issuer_fake import (
 )
 
 
-async def flow_and_answer(stage: ConsentSetup, name: str = "alice") -> tuple[str, Params]:
-    start = await stage.consent_service.begin_sign_in("account")
-    return start.flow.get_secret_value(), stage.issuer.sign_in(start.url, name)
+async def flow_and_answer(harness: ConsentSetup, name: str = "alice") -> tuple[str, Params]:
+    start = await harness.consent_service.begin_sign_in("account")
+    return start.flow.get_secret_value(), harness.issuer.sign_in(start.url, name)
 
 
 ODD: dict[str, Change] = {

@@ -30,40 +30,40 @@ from tests.issuer_fake import Change, Params, twice, with_, without
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 
-async def browser(stage: ConsentSetup, name: str) -> Browser:
-    return await stage.browser(name, preferred_username=name)
+async def browser(harness: ConsentSetup, name: str) -> Browser:
+    return await harness.browser(name, preferred_username=name)
 
 
-async def on_the_way(stage: ConsentSetup, name: str = "alice") -> tuple[str, Browser, str]:
+async def on_the_way(harness: ConsentSetup, name: str = "alice") -> tuple[str, Browser, str]:
     """A consent request whose user has pressed Allow and stands before Nextcloud's page."""
-    consent_request, person = await stage.ask(name), await browser(stage, name)
-    return consent_request, person, await stage.allow(consent_request, person)
+    consent_request, person = await harness.ask(name), await browser(harness, name)
+    return consent_request, person, await harness.allow(consent_request, person)
 
 
-async def nothing_connected(stage: ConsentSetup) -> None:
+async def nothing_connected(harness: ConsentSetup) -> None:
     for name in ("alice", "bob"):
-        assert await stage.grant(name) is None
+        assert await harness.grant(name) is None
 
 
-async def nothing_happened(stage: ConsentSetup) -> None:
+async def nothing_happened(harness: ConsentSetup) -> None:
     """No code was sent anywhere, and nothing is stored."""
-    assert stage.provider.exchanged == []
-    await nothing_connected(stage)
+    assert harness.provider.exchanged == []
+    await nothing_connected(harness)
 
 
-async def ended(stage: ConsentSetup, params: Params) -> None:
+async def ended(harness: ConsentSetup, params: Params) -> None:
     """The code was exchanged once, what it gave was revoked, nothing is stored, and nothing waits to be revoked."""
-    assert stage.provider.exchanged == params["code"]
-    assert await stage.given_back() == [f"access-{code}" for code in params["code"]]
-    assert await stage.database.outbox.next_due_at() is None
-    await nothing_connected(stage)
+    assert harness.provider.exchanged == params["code"]
+    assert await harness.given_back() == [f"access-{code}" for code in params["code"]]
+    assert await harness.database.outbox.next_due_at() is None
+    await nothing_connected(harness)
 
 
-async def spent(stage: ConsentSetup, params: Params) -> None:
+async def spent(harness: ConsentSetup, params: Params) -> None:
     """The codes were sent nowhere, and will not be."""
-    await nothing_happened(stage)
+    await nothing_happened(harness)
     for code in params["code"]:
-        assert await stage.database.spent_codes.is_spent(code)
+        assert await harness.database.spent_codes.is_spent(code)
 
 
 # Another user's link
@@ -513,16 +513,16 @@ async def test_two_tabs_at_two_processes_give_one_grant_and_no_leftover(mapped: 
     }
 
 
-async def expire(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
-    stage.clock.forward(601)
+async def expire(harness: ConsentSetup, consent_request: str, alice: Browser) -> None:
+    harness.clock.forward(601)
 
 
-async def decline(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
-    await stage.consent_service.decline(consent_request, alice.who)
+async def decline(harness: ConsentSetup, consent_request: str, alice: Browser) -> None:
+    await harness.consent_service.decline(consent_request, alice.who)
 
 
-async def disconnect(stage: ConsentSetup, consent_request: str, alice: Browser) -> None:
-    await stage.consent_service.disconnect(alice.who)
+async def disconnect(harness: ConsentSetup, consent_request: str, alice: Browser) -> None:
+    await harness.consent_service.disconnect(alice.who)
 
 
 ENDINGS = [expire, decline, disconnect]

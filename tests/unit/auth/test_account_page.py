@@ -6,12 +6,12 @@ from tests.auth_fixtures import READ, WRITE
 from tests.consent_fixtures import Browser, ConsentSetup
 
 
-async def two_clients(stage: ConsentSetup) -> Browser:
+async def two_clients(harness: ConsentSetup) -> Browser:
     """Alice with two clients, beside Bob with one."""
-    await stage.connect("bob")
-    _, alice = await stage.connect("alice", "claude")
-    consent_request = await stage.ask("alice", "other")
-    await stage.consent_service.allow(consent_request, alice.who, alice.token, READ | WRITE)
+    await harness.connect("bob")
+    _, alice = await harness.connect("alice", "claude")
+    consent_request = await harness.ask("alice", "other")
+    await harness.consent_service.allow(consent_request, alice.who, alice.token, READ | WRITE)
     return alice
 
 

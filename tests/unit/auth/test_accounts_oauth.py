@@ -23,7 +23,7 @@ async def test_an_access_token_opens_the_account(office: Office, replica: Replic
 
 async def test_an_expired_token_is_refreshed_on_the_way(office: Office, replica: Replica) -> None:
     await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     opened = await replica.accounts.open(ALICE, READ)
 
@@ -33,17 +33,17 @@ async def test_an_expired_token_is_refreshed_on_the_way(office: Office, replica:
 
 async def test_nothing_is_remembered_past_the_end_of_a_token(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR - 2)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.clock.forward(HOUR - 2)
+    office.harness.network.before = office.harness.network.cut
     first = await replica.accounts.open(ALICE, READ)
-    office.stage.network.before = None
+    office.harness.network.before = None
 
-    office.stage.clock.forward(1)
+    office.harness.clock.forward(1)
     second = await replica.accounts.open(ALICE, READ)
-    office.stage.clock.forward(1.1)
+    office.harness.clock.forward(1.1)
     with pytest.raises(Unavailable):
         await replica.accounts.open(ALICE, READ)
-    office.stage.clock.forward(20)
+    office.harness.clock.forward(20)
     third = await replica.accounts.open(ALICE, READ)
 
     assert second is first
@@ -54,17 +54,17 @@ async def test_a_token_of_unknown_life_is_remembered_like_an_app_password(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    office.stage.sql("UPDATE credentials SET expires_at = NULL")
+    office.harness.sql("UPDATE credentials SET expires_at = NULL")
     first = await replica.accounts.open(ALICE, READ)
-    office.stage.clock.forward(module.CACHE_SECONDS)
+    office.harness.clock.forward(module.CACHE_SECONDS)
 
     assert await replica.accounts.open(ALICE, READ) is first
 
 
 async def test_a_dead_grant_is_asked_for_again(office: Office, replica: Replica) -> None:
     await office.connect(replica)
-    office.stage.sandbox.state.oauth_grants.clear()
-    office.stage.clock.forward(HOUR)
+    office.harness.sandbox.state.oauth_grants.clear()
+    office.harness.clock.forward(HOUR)
 
     for _ in range(3):
         with pytest.raises(ElicitationRequired, match="no longer accepts"):
@@ -77,8 +77,8 @@ async def test_a_nextcloud_that_is_away_does_not_send_people_to_a_page(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = office.harness.network.cut
 
     with pytest.raises(NextcloudError):
         await replica.accounts.open(ALICE, READ)
@@ -89,8 +89,8 @@ async def test_a_nextcloud_that_is_away_does_not_send_people_to_a_page(
 async def test_a_disconnect_during_a_refresh_is_not_undone_by_it(office: Office, replica: Replica) -> None:
     other = await office.replica()
     await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.after = gate = new_gate()
+    office.harness.clock.forward(HOUR)
+    office.harness.network.after = gate = new_gate()
     asked: list[str] = []
 
     async def call() -> None:
@@ -134,7 +134,7 @@ async def test_another_client_of_a_connected_person_has_to_be_allowed_first(
     office: Office, replica: Replica
 ) -> None:
     await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     with pytest.raises(ElicitationRequired, match="permission you have not given"):
         await replica.accounts.open(caller("alice", "another"), READ | WRITE)
@@ -172,7 +172,7 @@ async def test_a_call_that_comes_while_a_refused_token_is_renewed_waits_for_the_
 ) -> None:
     await office.connect(replica)
     refused = await replica.accounts.open(ALICE, READ)
-    office.stage.network.before = gate = new_gate()
+    office.harness.network.before = gate = new_gate()
     opened: list[Opened] = []
 
     async def come() -> None:
@@ -210,7 +210,7 @@ async def test_a_renewed_token_that_worked_for_a_while_is_renewed_again(
     await office.connect(replica)
     await replica.accounts.reject(ALICE, await replica.accounts.open(ALICE, READ))
     again = await replica.accounts.open(ALICE, READ)
-    office.stage.clock.forward(module.RENEW_AGAIN_SECONDS)
+    office.harness.clock.forward(module.RENEW_AGAIN_SECONDS)
 
     await replica.accounts.reject(ALICE, again)
 
@@ -222,7 +222,7 @@ async def test_a_refused_token_whose_grant_is_dead_is_given_up_and_audited_once(
 ) -> None:
     await office.connect(replica)
     opened = await replica.accounts.open(ALICE, READ)
-    office.stage.sandbox.state.oauth_grants.clear()
+    office.harness.sandbox.state.oauth_grants.clear()
 
     await replica.accounts.reject(ALICE, opened)
     await replica.accounts.reject(ALICE, opened)
@@ -249,7 +249,7 @@ async def test_a_credential_that_vanishes_while_it_is_renewed_is_not_opened(
 ) -> None:
     await office.connect(replica)
     opened = await replica.accounts.open(ALICE, READ)
-    office.stage.network.after = gate = new_gate()
+    office.harness.network.after = gate = new_gate()
 
     async with anyio.create_task_group() as group:
         group.start_soon(replica.accounts.reject, ALICE, opened)
@@ -260,4 +260,4 @@ async def test_a_credential_that_vanishes_while_it_is_renewed_is_not_opened(
 
     with pytest.raises(ElicitationRequired):
         await replica.accounts.open(ALICE, READ)
-    assert [one for one in office.stage.network.asked if is_refresh(one)]
+    assert [one for one in office.harness.network.asked if is_refresh(one)]

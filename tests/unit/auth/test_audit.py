@@ -7,104 +7,106 @@ from nextcloud_mcp_server.errors import StorageError
 from tests.auth_fixtures import Process, ProcessHost
 
 
-async def note(log: AuditLog, stage: ProcessHost, action: str = "read", *, now: bool = False) -> None:
-    await log.record(stage.caller, action=action, result="ok", detail="note_id=1", request_id="r", now=now)
+async def note(log: AuditLog, harness: ProcessHost, action: str = "read", *, now: bool = False) -> None:
+    await log.record(harness.caller, action=action, result="ok", detail="note_id=1", request_id="r", now=now)
 
 
-async def written(process: Process, stage: ProcessHost) -> list[str]:
-    return [entry.action for entry in await process.database.audit.recent(stage.caller.principal, 500)]
+async def written(process: Process, harness: ProcessHost) -> list[str]:
+    return [entry.action for entry in await process.database.audit.recent(harness.caller.principal, 500)]
 
 
-async def test_reads_wait_and_a_change_writes_them_too(stage: ProcessHost, process: Process) -> None:
-    await note(process.audit, stage)
-    before = await written(process, stage)
+async def test_reads_wait_and_a_change_writes_them_too(harness: ProcessHost, process: Process) -> None:
+    await note(process.audit, harness)
+    before = await written(process, harness)
 
-    await note(process.audit, stage, "create", now=True)
+    await note(process.audit, harness, "create", now=True)
 
     assert before == []
-    assert sorted(await written(process, stage)) == ["create", "read"]
+    assert sorted(await written(process, harness)) == ["create", "read"]
 
 
-async def test_a_full_batch_is_written_at_once(stage: ProcessHost, process: Process) -> None:
+async def test_a_full_batch_is_written_at_once(harness: ProcessHost, process: Process) -> None:
     for _ in range(module.BATCH):
-        await note(process.audit, stage)
+        await note(process.audit, harness)
 
-    assert len(await written(process, stage)) == module.BATCH
+    assert len(await written(process, harness)) == module.BATCH
 
 
-async def test_writing_remembers_when_the_client_was_last_used(stage: ProcessHost, process: Process) -> None:
-    await stage.connect(process)
-    stage.clock.forward(3600)
+async def test_writing_remembers_when_the_client_was_last_used(
+    harness: ProcessHost, process: Process
+) -> None:
+    await harness.connect(process)
+    harness.clock.forward(3600)
 
-    await note(process.audit, stage, now=True)
+    await note(process.audit, harness, now=True)
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
-    assert grant.permission.last_used_at == stage.clock()
+    assert grant.permission.last_used_at == harness.clock()
 
 
-async def test_nothing_to_write_writes_nothing(stage: ProcessHost, process: Process) -> None:
+async def test_nothing_to_write_writes_nothing(harness: ProcessHost, process: Process) -> None:
     await process.audit.flush()
 
-    assert await written(process, stage) == []
+    assert await written(process, harness) == []
 
 
-async def test_what_is_left_is_written_when_the_server_stops(stage: ProcessHost, process: Process) -> None:
+async def test_what_is_left_is_written_when_the_server_stops(harness: ProcessHost, process: Process) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(process.audit.run)
         await anyio.lowlevel.checkpoint()
-        await note(process.audit, stage)
+        await note(process.audit, harness)
         group.cancel_scope.cancel()
 
-    assert await written(process, stage) == ["read"]
+    assert await written(process, harness) == ["read"]
 
 
-async def test_reads_are_written_a_little_later(stage: ProcessHost, process: Process) -> None:
-    log = AuditLog(process.database, clock=stage.clock, flush_seconds=0)
+async def test_reads_are_written_a_little_later(harness: ProcessHost, process: Process) -> None:
+    log = AuditLog(process.database, clock=harness.clock, flush_seconds=0)
     async with anyio.create_task_group() as group:
         group.start_soon(log.run)
-        await note(log, stage)
+        await note(log, harness)
         with anyio.fail_after(60):
-            while not await written(process, stage):  # noqa: ASYNC110 - another task gives no event for it
+            while not await written(process, harness):  # noqa: ASYNC110 - another task gives no event for it
                 await anyio.sleep(0.01)
         group.cancel_scope.cancel()
 
-    assert await written(process, stage) == ["read"]
+    assert await written(process, harness) == ["read"]
 
 
-async def test_a_cancelled_call_loses_no_entry(stage: ProcessHost, process: Process) -> None:
-    await note(process.audit, stage, "earlier")
+async def test_a_cancelled_call_loses_no_entry(harness: ProcessHost, process: Process) -> None:
+    await note(process.audit, harness, "earlier")
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await note(process.audit, stage, "create", now=True)
+        await note(process.audit, harness, "create", now=True)
 
     await process.audit.flush()
 
-    assert sorted(await written(process, stage)) == ["create", "earlier"]
+    assert sorted(await written(process, harness)) == ["create", "earlier"]
 
 
 async def test_entries_that_cannot_be_written_are_kept_and_written_later(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    with stage.failing("INSERT ON audit"), pytest.raises(StorageError):
-        await note(process.audit, stage, "create", now=True)
+    with harness.failing("INSERT ON audit"), pytest.raises(StorageError):
+        await note(process.audit, harness, "create", now=True)
 
     await process.audit.flush()
 
-    assert await written(process, stage) == ["create"]
+    assert await written(process, harness) == ["create"]
 
 
 async def test_the_background_goes_on_after_a_failure(
-    stage: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
+    harness: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await note(process.audit, stage)
-    with stage.failing("INSERT ON audit"):
+    await note(process.audit, harness)
+    with harness.failing("INSERT ON audit"):
         await stop_at_once(process)
     await stop_at_once(process)
 
     assert "the audit could not be written" in caplog.text
-    assert await written(process, stage) == ["read"]
+    assert await written(process, harness) == ["read"]
 
 
 async def stop_at_once(process: Process) -> None:
@@ -115,14 +117,14 @@ async def stop_at_once(process: Process) -> None:
 
 
 async def test_entries_that_can_never_be_written_do_not_fill_the_memory(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    log = AuditLog(process.database, clock=stage.clock, most_waiting=2)
+    log = AuditLog(process.database, clock=harness.clock, most_waiting=2)
     for action in ("first", "second"):
-        await note(log, stage, action)
-    with stage.failing("INSERT ON audit"), pytest.raises(StorageError):
-        await note(log, stage, "third", now=True)
+        await note(log, harness, action)
+    with harness.failing("INSERT ON audit"), pytest.raises(StorageError):
+        await note(log, harness, "third", now=True)
 
     await log.flush()
 
-    assert sorted(await written(process, stage)) == ["second", "third"]
+    assert sorted(await written(process, harness)) == ["second", "third"]

@@ -26,7 +26,7 @@ async def never(request: httpx2.Request) -> None:
 
 async def test_a_living_token_is_used_as_it_is(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(SOON - 31)
+    office.harness.clock.forward(SOON - 31)
 
     assert await replica.broker.fresh(grant) is grant.credential
     assert office.refreshes() == 0
@@ -43,7 +43,7 @@ async def test_an_app_password_passes_through(office: Office, replica: Replica) 
 async def test_a_token_of_unknown_life_is_used_until_it_is_refused(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
     endless = replace(grant.credential, expires_at=None)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     assert await replica.broker.fresh(replace(grant, credential=endless)) is endless
 
@@ -53,7 +53,7 @@ async def test_a_token_at_its_end_is_refreshed_before_it_is_used(
     office: Office, replica: Replica, age: int
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(age)
+    office.harness.clock.forward(age)
 
     found = await replica.broker.fresh(grant)
 
@@ -67,7 +67,7 @@ async def test_a_token_at_its_end_is_refreshed_before_it_is_used(
 
 async def test_tasks_that_come_together_are_served_by_one_refresh(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     found: list[Credential | None] = []
 
     async def call() -> None:
@@ -83,8 +83,8 @@ async def test_tasks_that_come_together_are_served_by_one_refresh(office: Office
 async def test_an_early_refresh_keeps_no_call_waiting(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
     other = await office.replica()
-    office.stage.clock.forward(SOON)
-    office.stage.network.before = gate = new_gate()
+    office.harness.clock.forward(SOON)
+    office.harness.network.before = gate = new_gate()
     here = there = None
 
     async with anyio.create_task_group() as group:
@@ -103,8 +103,8 @@ async def test_a_caller_that_goes_away_does_not_take_the_answer_with_it(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.after = gate = new_gate()
+    office.harness.clock.forward(HOUR)
+    office.harness.network.after = gate = new_gate()
     found: list[Credential | None] = []
 
     async def call() -> None:
@@ -132,8 +132,8 @@ async def test_a_caller_that_goes_away_while_it_waits_leaves_the_others_alone(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = gate = new_gate()
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = gate = new_gate()
     found: list[Credential | None] = []
 
     async def call() -> None:
@@ -154,8 +154,8 @@ async def test_a_dead_grant_is_asked_about_once_and_needs_the_person_again(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.sandbox.state.oauth_grants.clear()
-    office.stage.clock.forward(HOUR)
+    office.harness.sandbox.state.oauth_grants.clear()
+    office.harness.clock.forward(HOUR)
 
     first = await replica.broker.fresh(grant)
     later = [await replica.broker.fresh(await replica.grant()) for _ in range(5)]
@@ -170,8 +170,8 @@ async def test_a_dead_grant_is_asked_about_once_and_needs_the_person_again(
 
 async def test_a_grant_that_no_client_may_use_is_audited_too(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.sandbox.state.oauth_grants.clear()
-    office.stage.clock.forward(HOUR)
+    office.harness.sandbox.state.oauth_grants.clear()
+    office.harness.clock.forward(HOUR)
 
     await replica.broker.fresh(replace(grant, permission=None))
 
@@ -181,8 +181,8 @@ async def test_a_grant_that_no_client_may_use_is_audited_too(office: Office, rep
 
 async def test_while_the_old_token_lives_a_failure_is_not_told(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(SOON)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.clock.forward(SOON)
+    office.harness.network.before = office.harness.network.cut
 
     first = await replica.broker.fresh(grant)
     again = await replica.broker.fresh(await replica.grant())
@@ -198,8 +198,8 @@ async def test_with_a_dead_token_a_failure_is_told_and_tried_again_later(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = office.harness.network.cut
     failures: list[str] = []
 
     async def call() -> None:
@@ -209,10 +209,10 @@ async def test_with_a_dead_token_a_failure_is_told_and_tried_again_later(
 
     await together(*[call] * 20)
     asked = office.refreshes()
-    office.stage.network.before = None
+    office.harness.network.before = None
     with pytest.raises(Unavailable, match="try again in a minute"):
         await replica.broker.fresh(await replica.grant())
-    office.stage.clock.forward(token_refresh.RETRY.total_seconds())
+    office.harness.clock.forward(token_refresh.RETRY.total_seconds())
 
     assert asked == 1
     assert len(failures) == 20
@@ -222,8 +222,8 @@ async def test_with_a_dead_token_a_failure_is_told_and_tried_again_later(
 async def test_an_answer_that_does_not_come_is_not_waited_for(office: Office) -> None:
     replica = await office.replica(request_seconds=0.05)
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = never
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = never
 
     asked_at = anyio.current_time()
     with anyio.fail_after(60), pytest.raises(TimedOut):
@@ -237,18 +237,18 @@ async def test_an_answer_that_does_not_come_is_not_waited_for(office: Office) ->
 async def test_after_a_429_no_token_is_refreshed_for_half_an_hour(office: Office, replica: Replica) -> None:
     alice = await office.connect(replica, "alice")
     bob = await office.connect(replica, "bob")
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     for _ in range(10):
-        office.stage.sandbox.token_throttle.count("127.0.0.1")
+        office.harness.sandbox.token_throttle.count("127.0.0.1")
 
     for grant in (alice, bob):
         with pytest.raises(Throttled):
             await replica.broker.fresh(grant)
-    office.stage.clock.forward(token_refresh.THROTTLED.total_seconds() - 1)
+    office.harness.clock.forward(token_refresh.THROTTLED.total_seconds() - 1)
     with pytest.raises(Unavailable):
         await replica.broker.fresh(await replica.grant("alice"))
     asked = office.refreshes()
-    office.stage.clock.forward(1)
+    office.harness.clock.forward(1)
 
     assert asked == 1
     for name in ("alice", "bob"):
@@ -259,7 +259,7 @@ async def test_a_pause_that_a_clock_far_ahead_began_is_over_when_the_clock_is_ri
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    clock, network = office.stage.clock, office.stage.network
+    clock, network = office.harness.clock, office.harness.network
     clock.forward(12 * HOUR)
     network.before = network.cut
     with pytest.raises(NextcloudError):
@@ -277,7 +277,7 @@ async def test_no_call_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
     office: Office, replica: Replica, wait: str
 ) -> None:
     grant = await office.connect(replica)
-    clock, network = office.stage.clock, office.stage.network
+    clock, network = office.harness.clock, office.harness.network
     clock.forward(HOUR)
 
     async def hold_off(_: httpx2.Request) -> httpx2.Response:
@@ -297,13 +297,13 @@ async def test_no_call_waits_longer_than_an_hour_whatever_nextcloud_asks_for(
 
 async def test_an_answer_without_a_refresh_token_keeps_the_old_one(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     async def answer(request: httpx2.Request) -> httpx2.Response:
         body = {"access_token": "next", "token_type": "Bearer", "expires_in": 3600}
         return httpx2.Response(200, json=body, request=request)
 
-    office.stage.network.before = answer
+    office.harness.network.before = answer
 
     found = await replica.broker.fresh(grant)
 
@@ -333,7 +333,7 @@ async def test_what_is_refused_is_not_handed_out_because_it_may_still_live(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.network.before = office.harness.network.cut
 
     with pytest.raises(NextcloudError):
         await replica.broker.renew(grant)
@@ -344,7 +344,7 @@ async def test_what_is_refused_is_not_handed_out_because_it_may_still_live(
 async def test_a_provider_that_the_settings_no_longer_name_needs_a_new_consent(office: Office) -> None:
     replica = await office.replica(configured=False)
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     found = await replica.broker.fresh(grant)
 
@@ -355,9 +355,9 @@ async def test_a_provider_that_the_settings_no_longer_name_needs_a_new_consent(o
 
 async def test_what_cannot_be_stored_is_ended_at_nextcloud(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
-    with office.stage.failing("UPDATE OF secret ON credentials"), pytest.raises(StorageError):
+    with office.harness.failing("UPDATE OF secret ON credentials"), pytest.raises(StorageError):
         await replica.broker.fresh(grant)
 
     assert office.families == 0
@@ -367,13 +367,13 @@ async def test_what_cannot_be_stored_is_told_although_nextcloud_is_gone_too(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     async def cut_the_rest(request: httpx2.Request) -> httpx2.Response | None:
-        return None if is_refresh(request) else await office.stage.network.cut(request)
+        return None if is_refresh(request) else await office.harness.network.cut(request)
 
-    office.stage.network.before = cut_the_rest
-    with office.stage.failing("UPDATE OF secret ON credentials"), pytest.raises(StorageError):
+    office.harness.network.before = cut_the_rest
+    with office.harness.failing("UPDATE OF secret ON credentials"), pytest.raises(StorageError):
         await replica.broker.fresh(grant)
 
 
@@ -382,8 +382,8 @@ async def test_a_call_with_a_dead_token_waits_for_the_process_that_refreshes(
 ) -> None:
     other = await office.replica()
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = gate = new_gate()
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = gate = new_gate()
     found: list[Credential | None] = []
 
     async def wait() -> None:
@@ -403,7 +403,7 @@ async def test_a_call_with_a_dead_token_waits_for_the_process_that_refreshes(
 async def test_a_call_does_not_wait_for_ever(office: Office) -> None:
     replica = await office.replica(wait_seconds=0.1)
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     await replica.database.grants.lease(grant.credential.id, owner="frozen", lease=token_refresh.LEASE)
 
     with anyio.fail_after(60), pytest.raises(Unavailable):
@@ -417,7 +417,7 @@ async def test_what_another_process_has_just_stored_is_taken_as_it_is(
 ) -> None:
     other = await office.replica()
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     first = await replica.broker.fresh(grant)
     second = await other.broker.fresh(grant)
@@ -429,8 +429,8 @@ async def test_what_another_process_has_just_stored_is_taken_as_it_is(
 async def test_another_process_that_failed_a_moment_ago_is_believed(office: Office, replica: Replica) -> None:
     other = await office.replica()
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
-    office.stage.network.before = office.stage.network.cut
+    office.harness.clock.forward(HOUR)
+    office.harness.network.before = office.harness.network.cut
     with pytest.raises(NextcloudError):
         await replica.broker.fresh(grant)
 
@@ -443,7 +443,7 @@ async def test_another_process_that_failed_a_moment_ago_is_believed(office: Offi
 
 async def test_a_credential_that_is_gone_is_none(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     await replica.accounts.disconnect(caller())
 
     assert await replica.broker.fresh(grant) is None
@@ -455,7 +455,7 @@ async def test_an_alternate_is_tried_before_a_credential_is_given_up(
 ) -> None:
     grant = await office.connect(replica)
     living = Tokens(grant.credential.secret, grant.credential.refresh_token, None)
-    dead = Tokens(SecretStr("dead"), SecretStr("dead"), office.stage.clock())
+    dead = Tokens(SecretStr("dead"), SecretStr("dead"), office.harness.clock())
     await replica.database.grants.store_refreshed(grant.credential.id, version=1, tokens=dead)
     await replica.database.grants.keep_alternate(grant.credential.id, living)
 
@@ -469,10 +469,10 @@ async def test_an_alternate_is_tried_before_a_credential_is_given_up(
 
 async def test_an_alternate_that_is_dead_too_is_tried_once(office: Office, replica: Replica) -> None:
     grant = await office.connect(replica)
-    office.stage.sandbox.state.oauth_grants.clear()
+    office.harness.sandbox.state.oauth_grants.clear()
     late = Tokens(SecretStr("late"), SecretStr("late"), None)
     await replica.database.grants.keep_alternate(grant.credential.id, late)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     first = await replica.broker.fresh(await replica.grant())
     await replica.broker.fresh(await replica.grant())
@@ -486,9 +486,9 @@ async def test_an_alternate_without_a_refresh_token_of_its_own_is_no_second_try(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.sandbox.state.oauth_grants.clear()
+    office.harness.sandbox.state.oauth_grants.clear()
     await replica.database.grants.keep_alternate(grant.credential.id, Tokens(SecretStr("late"), None, None))
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     found = await replica.broker.fresh(await replica.grant())
 
@@ -511,13 +511,13 @@ async def test_an_alternate_brings_back_what_was_given_up(office: Office, replic
 
 
 async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_the_newer(
-    office: Office, replica: Replica, stage: ProcessHost
+    office: Office, replica: Replica, harness: ProcessHost
 ) -> None:
     """Its holder was frozen, was taken for dead, and stores just before the other gives up."""
     grant = await office.connect(replica)
     other = await office.replica()
-    stage.clock.forward(HOUR)
-    stage.network.after = frozen = new_gate()
+    harness.clock.forward(HOUR)
+    harness.network.after = frozen = new_gate()
     stored = anyio.Event()
 
     async def thaw(request: httpx2.Request) -> httpx2.Response | None:
@@ -535,8 +535,8 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
     async with anyio.create_task_group() as group:
         group.start_soon(freeze_and_store)
         await frozen.came.wait()
-        stage.clock.forward(token_refresh.LEASE.total_seconds())
-        stage.network.before = thaw
+        harness.clock.forward(token_refresh.LEASE.total_seconds())
+        harness.network.before = thaw
         found = await other.broker.fresh(grant)
 
     assert office.opens(found)
@@ -545,12 +545,12 @@ async def test_a_refresh_that_another_process_overtook_while_it_was_dead_takes_t
 
 
 async def test_a_late_answer_revives_what_another_process_gave_up(
-    office: Office, replica: Replica, stage: ProcessHost
+    office: Office, replica: Replica, harness: ProcessHost
 ) -> None:
     grant = await office.connect(replica)
     other = await office.replica()
-    stage.clock.forward(HOUR)
-    stage.network.after = frozen = new_gate()
+    harness.clock.forward(HOUR)
+    harness.network.after = frozen = new_gate()
     found: list[Credential | None] = []
 
     async def freeze() -> None:
@@ -559,7 +559,7 @@ async def test_a_late_answer_revives_what_another_process_gave_up(
     async with anyio.create_task_group() as group:
         group.start_soon(freeze)
         await frozen.came.wait()
-        stage.clock.forward(token_refresh.LEASE.total_seconds())
+        harness.clock.forward(token_refresh.LEASE.total_seconds())
         found.append(await other.broker.fresh(grant))
         frozen.open.set()
 
@@ -572,7 +572,7 @@ async def test_an_older_look_of_this_process_does_not_hide_what_is_newer(
     office: Office, replica: Replica
 ) -> None:
     grant = await office.connect(replica)
-    office.stage.network.before = gate = new_gate()
+    office.harness.network.before = gate = new_gate()
     found: list[Credential | None] = []
 
     async def renew() -> None:
@@ -594,11 +594,11 @@ async def test_an_older_look_of_this_process_does_not_hide_what_is_newer(
 @pytest.mark.parametrize("outcome", ["refreshed", "postponed", "refused"])
 async def test_each_refresh_is_counted_by_its_outcome(office: Office, replica: Replica, outcome: str) -> None:
     grant, counted = await office.connect(replica), Counted()
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     if outcome == "postponed":
-        office.stage.network.before = office.stage.network.cut
+        office.harness.network.before = office.harness.network.cut
     elif outcome == "refused":
-        office.stage.sandbox.state.oauth_grants.clear()
+        office.harness.sandbox.state.oauth_grants.clear()
 
     with metrics.exported(counted), suppress(NextcloudError):
         await replica.broker.fresh(grant)

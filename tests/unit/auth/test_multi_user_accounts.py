@@ -11,7 +11,7 @@ ACCOUNT_URL = "https://mcp.test/account"
 
 
 @pytest.fixture
-def accounts(stage: ProcessHost, process: Process) -> MultiUserAccounts:
+def accounts(harness: ProcessHost, process: Process) -> MultiUserAccounts:
     return MultiUserAccounts(
         process.database,
         process.nextcloud,
@@ -19,18 +19,18 @@ def accounts(stage: ProcessHost, process: Process) -> MultiUserAccounts:
         process.outbox,
         process.audit,
         account_url=ACCOUNT_URL,
-        monotonic=stage.clock.seconds,
+        monotonic=harness.clock.seconds,
     )
 
 
 async def test_a_client_ends_its_own_access_at_once_and_leaves_the_others_and_the_connection(
-    stage: ProcessHost, process: Process, accounts: MultiUserAccounts
+    harness: ProcessHost, process: Process, accounts: MultiUserAccounts
 ) -> None:
-    await stage.connect(process)
-    other = replace(stage.caller, client_id="other")
+    await harness.connect(process)
+    other = replace(harness.caller, client_id="other")
     await process.approve((await process.ask(other)).id, READ)
     await accounts.open(other, READ)
-    await accounts.open(stage.caller, READ)
+    await accounts.open(harness.caller, READ)
 
     ended = await accounts.disconnect(other)
 
@@ -38,16 +38,16 @@ async def test_a_client_ends_its_own_access_at_once_and_leaves_the_others_and_th
     assert await accounts.find(other) is None
     with pytest.raises(ElicitationRequired):
         await accounts.open(other, READ)
-    assert (await accounts.open(stage.caller, READ)).account.uid == "alice"
-    assert len(stage.app_passwords) == 1
+    assert (await accounts.open(harness.caller, READ)).account.uid == "alice"
+    assert len(harness.app_passwords) == 1
 
 
 async def test_a_client_that_was_allowed_nothing_ends_nothing(
-    stage: ProcessHost, process: Process, accounts: MultiUserAccounts
+    harness: ProcessHost, process: Process, accounts: MultiUserAccounts
 ) -> None:
-    await stage.connect(process)
+    await harness.connect(process)
 
-    ended = await accounts.disconnect(replace(stage.caller, client_id="other"))
+    ended = await accounts.disconnect(replace(harness.caller, client_id="other"))
 
     assert not ended.was_connected
-    assert await accounts.find(stage.caller) is not None
+    assert await accounts.find(harness.caller) is not None

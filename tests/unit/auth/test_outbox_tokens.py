@@ -46,7 +46,7 @@ async def test_a_dead_access_token_is_replaced_to_end_what_it_belongs_to(
     office: Office, replica: Replica
 ) -> None:
     await put(office, replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     await replica.outbox.run_once()
 
@@ -60,7 +60,7 @@ async def test_an_access_token_that_is_refused_before_its_time_is_replaced(
 ) -> None:
     tokens = await put(office, replica)
     access_token = tokens.access_token.get_secret_value()
-    kept = office.stage.sandbox.state.app_passwords
+    kept = office.harness.sandbox.state.app_passwords
     kept["another"] = kept[access_token]
 
     async def refuse_the_first(request: httpx2.Request) -> httpx2.Response | None:
@@ -68,7 +68,7 @@ async def test_an_access_token_that_is_refused_before_its_time_is_replaced(
             return httpx2.Response(401, request=request)
         return None
 
-    office.stage.network.before = refuse_the_first
+    office.harness.network.before = refuse_the_first
     await replica.outbox.run_once()
 
     assert office.families == 0
@@ -76,8 +76,8 @@ async def test_an_access_token_that_is_refused_before_its_time_is_replaced(
 
 async def test_tokens_that_are_dead_count_as_ended(office: Office, replica: Replica) -> None:
     await put(office, replica)
-    office.stage.sandbox.state.oauth_grants.clear()
-    office.stage.clock.forward(HOUR)
+    office.harness.sandbox.state.oauth_grants.clear()
+    office.harness.clock.forward(HOUR)
 
     await replica.outbox.run_once()
 
@@ -88,7 +88,7 @@ async def test_a_dead_access_token_without_a_refresh_token_has_nothing_left_to_e
     office: Office, replica: Replica
 ) -> None:
     await put(office, replica, renewable=False)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     await replica.outbox.run_once()
 
@@ -100,16 +100,16 @@ async def test_what_was_refreshed_to_be_ended_survives_a_failure_in_between(
     office: Office, replica: Replica
 ) -> None:
     await put(office, replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     async def cut_the_deletion(request: httpx2.Request) -> httpx2.Response | None:
-        return None if is_refresh(request) else await office.stage.network.cut(request)
+        return None if is_refresh(request) else await office.harness.network.cut(request)
 
-    office.stage.network.before = cut_the_deletion
+    office.harness.network.before = cut_the_deletion
     await replica.outbox.run_once()
-    office.stage.network.before = None
+    office.harness.network.before = None
     left = office.families
-    office.stage.clock.forward(module.FIRST_RETRY_SECONDS)
+    office.harness.clock.forward(module.FIRST_RETRY_SECONDS)
     other = await office.replica()
     await other.outbox.run_once()
 
@@ -122,7 +122,7 @@ async def test_a_server_that_stops_while_it_refreshes_keeps_the_answer(
     office: Office, replica: Replica
 ) -> None:
     await put(office, replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
 
     async def stop(request: httpx2.Request) -> None:
         if is_refresh(request):
@@ -133,12 +133,12 @@ async def test_a_server_that_stops_while_it_refreshes_keeps_the_answer(
         if not is_refresh(request):
             await anyio.sleep_forever()
 
-    office.stage.network.before, office.stage.network.after = hold_the_rest, stop
+    office.harness.network.before, office.harness.network.after = hold_the_rest, stop
     async with anyio.create_task_group() as group:
         group.start_soon(replica.outbox.run_once)
-    office.stage.network.before = office.stage.network.after = None
+    office.harness.network.before = office.harness.network.after = None
     other = await office.replica()
-    office.stage.clock.forward(module.LEASE.total_seconds())
+    office.harness.clock.forward(module.LEASE.total_seconds())
     await other.outbox.run_once()
 
     assert office.families == 0
@@ -147,11 +147,11 @@ async def test_a_server_that_stops_while_it_refreshes_keeps_the_answer(
 
 async def test_an_answer_that_does_not_come_is_tried_again(office: Office, replica: Replica) -> None:
     await put(office, replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     outbox = module.Outbox(
         replica.database,
-        LoginFlowProvider(replica.nextcloud, replica.database, clock=office.stage.clock),
-        clock=office.stage.clock,
+        LoginFlowProvider(replica.nextcloud, replica.database, clock=office.harness.clock),
+        clock=office.harness.clock,
         within=None,
         redirects={replica.provider.name: replica.provider},
         refresh_seconds=0.05,
@@ -160,11 +160,11 @@ async def test_an_answer_that_does_not_come_is_tried_again(office: Office, repli
     async def never(request: httpx2.Request) -> None:
         await anyio.sleep_forever()
 
-    office.stage.network.before = never
+    office.harness.network.before = never
     with anyio.fail_after(60):
         await outbox.run_once()
-    office.stage.network.before = None
-    office.stage.clock.forward(module.FIRST_RETRY_SECONDS)
+    office.harness.network.before = None
+    office.harness.clock.forward(module.FIRST_RETRY_SECONDS)
     await replica.outbox.run_once()
 
     assert office.families == 0
@@ -176,7 +176,7 @@ async def test_a_new_access_token_that_is_refused_is_tried_again(office: Office,
     async def refuse(request: httpx2.Request) -> httpx2.Response | None:
         return None if is_refresh(request) else httpx2.Response(401, request=request)
 
-    office.stage.network.before = refuse
+    office.harness.network.before = refuse
     await replica.outbox.run_once()
 
     assert await replica.outbox.waiting(ALICE.principal)
@@ -184,14 +184,14 @@ async def test_a_new_access_token_that_is_refused_is_tried_again(office: Office,
 
 async def test_a_429_pauses_token_requests_for_half_an_hour(office: Office, replica: Replica) -> None:
     await put(office, replica)
-    office.stage.clock.forward(HOUR)
+    office.harness.clock.forward(HOUR)
     for _ in range(10):
-        office.stage.sandbox.token_throttle.count("127.0.0.1")
+        office.harness.sandbox.token_throttle.count("127.0.0.1")
 
     await replica.outbox.run_once()
 
     due = await replica.database.outbox.next_due_at()
-    assert due == office.stage.clock() + THROTTLED
+    assert due == office.harness.clock() + THROTTLED
 
 
 async def test_tokens_of_a_provider_that_the_settings_no_longer_name_wait(
@@ -201,8 +201,8 @@ async def test_tokens_of_a_provider_that_the_settings_no_longer_name_wait(
     other = await office.replica(configured=False)
 
     await other.outbox.run_once()
-    office.stage.clock.forward(timedelta(hours=2).total_seconds())
+    office.harness.clock.forward(timedelta(hours=2).total_seconds())
     await replica.outbox.run_once()
 
     assert office.families == 0
-    assert len(office.stage.network.to(DELETION)) == 1
+    assert len(office.harness.network.to(DELETION)) == 1

@@ -17,11 +17,11 @@ def nothing(_: str) -> None:
     """Show no progress."""
 
 
-def confirming(stage: ProcessHost, name: str = "alice") -> Callable[[str], None]:
+def confirming(harness: ProcessHost, name: str = "alice") -> Callable[[str], None]:
     """Let a user confirm at Nextcloud as soon as the link is shown."""
 
     def show(_: str) -> None:
-        stage.confirm(name)
+        harness.confirm(name)
 
     return show
 
@@ -31,40 +31,40 @@ def never(_: str) -> None:
 
 
 async def test_a_credential_of_the_operator_leaves_nothing_to_ask(
-    stage: ProcessHost, caplog: pytest.LogCaptureFixture
+    harness: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
+    made = harness.sandbox.state.new_app_password(harness.sandbox.state.users["alice"])
     given: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
-    async with opened(stage, **given) as (services, pending):
+    async with opened(harness, **given) as (services, pending):
         name = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
         provisioning = services.provisioning
 
     assert provisioning is None
-    assert name == stage.sandbox.state.users["alice"].display_name
+    assert name == harness.sandbox.state.users["alice"].display_name
     assert "acting as alice" in caplog.text
     assert made.secret not in caplog.text
 
 
-async def test_connecting_from_the_terminal_waits_for_the_person(stage: ProcessHost) -> None:
+async def test_connecting_from_the_terminal_waits_for_the_person(harness: ProcessHost) -> None:
     shown: list[str] = []
     told: list[str] = []
 
     def show(url: str) -> None:
         shown.append(url)
-        stage.confirm()
+        harness.confirm()
 
-    async with opened(stage) as (services, pending):
+    async with opened(harness) as (services, pending):
         with anyio.fail_after(60):
             name = await connect_account(services, pending, NEXTCLOUD, show=show, progress=told.append)
             again = await connect_account(services, pending, NEXTCLOUD, show=never, progress=never)
 
-    assert name == again == stage.sandbox.state.users["alice"].display_name
+    assert name == again == harness.sandbox.state.users["alice"].display_name
     assert len(shown) == 1
     assert told[0] == "Waiting for you to confirm in the browser… 0 s"
 
 
-async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(stage: ProcessHost) -> None:
-    async with opened(stage) as (services, pending):
+async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(harness: ProcessHost) -> None:
+    async with opened(harness) as (services, pending):
         assert services.provisioning is not None
         caller = personal_caller(NEXTCLOUD, "Another")
         with pytest.raises(ElicitationRequired) as need:
@@ -78,25 +78,25 @@ async def test_connecting_ends_when_the_consent_request_is_declined_elsewhere(st
             with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="you declined"):
                 await connect_account(services, pending, NEXTCLOUD, show=show, progress=nothing)
 
-    assert len(stage.network.to("/login/v2")) == 1
+    assert len(harness.network.to("/login/v2")) == 1
 
 
-async def test_connecting_says_why_a_consent_request_failed(stage: ProcessHost) -> None:
-    async with opened(stage) as (services, pending):
-        await connect_account(services, pending, NEXTCLOUD, show=confirming(stage), progress=nothing)
-        await services.accounts.disconnect(stage.caller)
+async def test_connecting_says_why_a_consent_request_failed(harness: ProcessHost) -> None:
+    async with opened(harness) as (services, pending):
+        await connect_account(services, pending, NEXTCLOUD, show=confirming(harness), progress=nothing)
+        await services.accounts.disconnect(harness.caller)
         with anyio.fail_after(60), pytest.raises(ConsentDeclined, match="'alice' is connected here"):
             await connect_account(
-                services, pending, NEXTCLOUD, show=confirming(stage, "bob"), progress=nothing
+                services, pending, NEXTCLOUD, show=confirming(harness, "bob"), progress=nothing
             )
 
 
-async def test_connecting_gives_up_and_starts_nothing_new(stage: ProcessHost) -> None:
-    async with opened(stage) as (services, pending):
+async def test_connecting_gives_up_and_starts_nothing_new(harness: ProcessHost) -> None:
+    async with opened(harness) as (services, pending):
         with pytest.raises(ConsentDeclined, match="not used in time"):
             await connect_account(services, pending, NEXTCLOUD, show=nothing, progress=nothing, seconds=0)
 
-    assert len(stage.network.to("/login/v2")) == 1
+    assert len(harness.network.to("/login/v2")) == 1
 
 
 def test_a_nextcloud_that_does_not_answer_leaves_nothing_behind(own_data_dir: None) -> None:

@@ -17,7 +17,7 @@ from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.state import system_clock
 from nextcloud_mcp_server.tools.documents import Documents
 from tests.dav_fakes import ProgressLog, account_in, account_over, call, multistatus, network, nothing_read
-from tests.updates_fixtures import open_stage
+from tests.updates_fixtures import open_harness
 
 LONG = "\N{OPEN BOOK}" * 20_000
 
@@ -178,15 +178,15 @@ async def test_a_document_without_a_text_or_with_a_long_one_is_refused_with_the_
 
 async def test_changes_of_events_and_contacts_are_told_and_only_what_may_have_changed_is_looked_at() -> None:
     scopes = frozenset({"calendar:read", "contacts:read"})
-    async with open_stage(("calendar", "contacts"), scopes=scopes) as stage:
-        alice, client = stage.sandbox.state.users["alice"], stage.client()
+    async with open_harness(("calendar", "contacts"), scopes=scopes) as harness:
+        alice, client = harness.sandbox.state.users["alice"], harness.client()
         events = ["nc://calendar/personal/standup.ics", "nc://calendar/personal/budget.ics"]
         await client.listed().subscribed(*events, "nc://contacts/contacts/contact-1.vcf")
-        unchanged = await stage.look()
+        unchanged = await harness.look()
         standup = alice.calendars["personal"].objects["standup.ics"]
         alice.calendars["personal"].put("standup.ics", standup.data.replace("Room 2", "Room 3"), 1)
 
-        asked = await stage.look()
+        asked = await harness.look()
 
     home = "PROPFIND /remote.php/dav"
     states = [f"{home}/calendars/alice", f"{home}/addressbooks/users/alice"]

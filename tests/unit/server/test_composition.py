@@ -15,9 +15,9 @@ from tests.services_fixtures import configured, personal
 OPERATOR = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr("made-up")}
 
 
-async def test_the_parts_stop_together(stage: ProcessHost) -> None:
-    config = configured(stage)
-    parts = build_server(personal(config, stage))
+async def test_the_parts_stop_together(harness: ProcessHost) -> None:
+    config = configured(harness)
+    parts = build_server(personal(config, harness))
     with anyio.fail_after(100):
         async with parts.running(resume=False):
             services = await parts.services.get()
@@ -26,17 +26,17 @@ async def test_the_parts_stop_together(stage: ProcessHost) -> None:
     assert running == []
 
 
-async def test_consent_requests_are_looked_up_for_waiting_calls(stage: ProcessHost) -> None:
-    parts = build_server(personal(configured(stage), stage))
+async def test_consent_requests_are_looked_up_for_waiting_calls(harness: ProcessHost) -> None:
+    parts = build_server(personal(configured(harness), harness))
     with anyio.fail_after(100):
         async with parts.running(resume=False):
             assert await parts.pending.wait("550e8400-e29b-41d4-a716-446655440000", seconds=60)
 
 
 async def test_the_start_says_what_an_old_name_leaves_out(
-    stage: ProcessHost, caplog: pytest.LogCaptureFixture
+    harness: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    build_server(Personal(configured(stage, exclude_tools=("nc_deck_list_boards",))))
+    build_server(Personal(configured(harness, exclude_tools=("nc_deck_list_boards",))))
 
     assert [said.partition(".")[0] for said in caplog.messages] == [
         "EXCLUDE_TOOLS names nc_deck_list_boards, an old name of nc_deck_get_board"
@@ -51,7 +51,7 @@ async def test_the_start_says_what_an_old_name_leaves_out(
     ],
 )
 async def test_an_app_password_that_nextcloud_refuses_for_the_apps_is_not_sent_again(
-    stage: ProcessHost, answer: httpx2.Response, error: type[NextcloudError], audited: list[str]
+    harness: ProcessHost, answer: httpx2.Response, error: type[NextcloudError], audited: list[str]
 ) -> None:
     asked: list[str] = []
 
@@ -62,8 +62,8 @@ async def test_an_app_password_that_nextcloud_refuses_for_the_apps_is_not_sent_a
             return httpx2.Response(200, json={"ocs": {"meta": meta, "data": {"id": "alice"}}})
         return answer
 
-    overrides = Overrides(transport=httpx2.MockTransport(nextcloud), clock=stage.clock)
-    parts = build_server(Personal(configured(stage, **OPERATOR), overrides=overrides))
+    overrides = Overrides(transport=httpx2.MockTransport(nextcloud), clock=harness.clock)
+    parts = build_server(Personal(configured(harness, **OPERATOR), overrides=overrides))
     ctx = request(method="tools/list")
     assert parts.availability.find_access is not None
     with anyio.fail_after(60):
@@ -74,7 +74,7 @@ async def test_an_app_password_that_nextcloud_refuses_for_the_apps_is_not_sent_a
                 await access[0](NOTHING)
             sent = list(asked)
             again = await parts.availability.find_access(ctx)
-            opened = stage.folder.joinpath("state.db").exists()
+            opened = harness.folder.joinpath("state.db").exists()
             services = await parts.services.get()
             await services.audit.flush()
             recorded = [

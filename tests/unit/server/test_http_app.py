@@ -27,10 +27,10 @@ def configured(folder: Path, **overrides: object) -> Settings:
 
 
 @asynccontextmanager
-async def served(stage: ProcessHost, **overrides: object) -> AsyncGenerator[httpx2.AsyncClient]:
+async def served(harness: ProcessHost, **overrides: object) -> AsyncGenerator[httpx2.AsyncClient]:
     """Serve the whole application in this process, without sockets."""
-    config = configured(stage.folder, nextcloud_mcp_secret=SecretStr(SECRET), **overrides)
-    replaced = Overrides(transport=stage.network, clock=stage.clock)
+    config = configured(harness.folder, nextcloud_mcp_secret=SecretStr(SECRET), **overrides)
+    replaced = Overrides(transport=harness.network, clock=harness.clock)
     asgi, parts = build_http_app(config, SITE, overrides=replaced)
     async with (
         parts.running(resume=False),
@@ -39,8 +39,8 @@ async def served(stage: ProcessHost, **overrides: object) -> AsyncGenerator[http
         yield client
 
 
-async def test_the_pages_and_mcp_are_served_by_one_application(stage: ProcessHost) -> None:
-    async with served(stage) as client:
+async def test_the_pages_and_mcp_are_served_by_one_application(harness: ProcessHost) -> None:
+    async with served(harness) as client:
         home = await client.get("/", headers={"Accept": "text/html"})
         page = await client.get("/oauth/provision?elicitationId=nonsense", headers={"Accept": "text/html"})
         mcp = await client.post("/mcp", json={})
@@ -50,10 +50,10 @@ async def test_the_pages_and_mcp_are_served_by_one_application(stage: ProcessHos
     assert mcp.status_code == 401
 
 
-async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stage: ProcessHost) -> None:
-    made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
+async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(harness: ProcessHost) -> None:
+    made = harness.sandbox.state.new_app_password(harness.sandbox.state.users["alice"])
     given = {"nextcloud_username": "alice", "nextcloud_app_password": SecretStr(made.secret)}
-    async with served(stage, **given) as client:
+    async with served(harness, **given) as client:
         page = await client.get(
             "/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000",
             headers={"Accept": "text/html"},
@@ -64,7 +64,7 @@ async def test_where_the_operator_gave_the_access_there_is_nothing_to_allow(stag
 
 
 async def test_the_keys_are_read_and_derived_with_the_first_page_alone(
-    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch
+    harness: ProcessHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
     load, derive = crypto.load_or_create_key_file, crypto.KeyRing.derive
@@ -81,7 +81,7 @@ async def test_the_keys_are_read_and_derived_with_the_first_page_alone(
     monkeypatch.setattr(crypto.KeyRing, "derive", counted_derive)
     link = "/oauth/provision?elicitationId=550e8400-e29b-41d4-a716-446655440000"
 
-    async with served(stage) as browser:
+    async with served(harness) as browser:
         await browser.get(link)
         first = list(done)
         answers = [await browser.get(link) for _ in range(3)]

@@ -77,9 +77,9 @@ async def counted_once(process: Process) -> Counted:
     return counted
 
 
-async def test_connections_are_counted_as_connected_or_refused(stage: ProcessHost) -> None:
-    process, name = await stage.process(), metrics.CONNECTIONS.name
-    await stage.connect(process)
+async def test_connections_are_counted_as_connected_or_refused(harness: ProcessHost) -> None:
+    process, name = await harness.process(), metrics.CONNECTIONS.name
+    await harness.connect(process)
 
     first = await counted_once(process)
     (grant,) = await process.database.grants.all()
@@ -91,9 +91,9 @@ async def test_connections_are_counted_as_connected_or_refused(stage: ProcessHos
 
 
 async def test_a_database_that_is_away_ends_no_counting(
-    stage: ProcessHost, monkeypatch: pytest.MonkeyPatch
+    harness: ProcessHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process, answers = await stage.process(), iter([StorageError("The database is away.")])
+    process, answers = await harness.process(), iter([StorageError("The database is away.")])
     count = process.database.grants.count_connections
 
     async def away_once() -> tuple[int, int]:
@@ -106,8 +106,8 @@ async def test_a_database_that_is_away_ends_no_counting(
     assert (await counted_once(process)).sums
 
 
-async def test_without_an_exporter_the_counting_ends_at_once(stage: ProcessHost) -> None:
-    process = await stage.process()
+async def test_without_an_exporter_the_counting_ends_at_once(harness: ProcessHost) -> None:
+    process = await harness.process()
 
     with anyio.fail_after(5):
         await measuring.count_connections(process.database)

@@ -57,46 +57,48 @@ async def asked(config: Settings, network: httpx2.AsyncBaseTransport) -> tuple[i
     return answer.status_code, answer.json()["parts"]
 
 
-async def test_a_server_for_one_person_is_ready_without_a_database_and_makes_none(stage: ProcessHost) -> None:
-    found = await asked(configured(stage.folder / "data", no_local_auth=True), stage.network)
+async def test_a_server_for_one_person_is_ready_without_a_database_and_makes_none(
+    harness: ProcessHost,
+) -> None:
+    found = await asked(configured(harness.folder / "data", no_local_auth=True), harness.network)
 
     assert found == (200, {"database": "ok", "nextcloud": "ok"})
-    assert not (stage.folder / "data").exists()
+    assert not (harness.folder / "data").exists()
 
 
-async def test_without_nextcloud_it_lives_and_is_not_ready(stage: ProcessHost) -> None:
-    stage.network.before = stage.network.cut
+async def test_without_nextcloud_it_lives_and_is_not_ready(harness: ProcessHost) -> None:
+    harness.network.before = harness.network.cut
 
-    assert await asked(configured(stage.folder), stage.network) == (
+    assert await asked(configured(harness.folder), harness.network) == (
         503,
         {"database": "ok", "nextcloud": "fails"},
     )
 
 
-async def test_in_maintenance_mode_it_is_not_ready(stage: ProcessHost) -> None:
-    stage.sandbox.state.maintenance = True
+async def test_in_maintenance_mode_it_is_not_ready(harness: ProcessHost) -> None:
+    harness.sandbox.state.maintenance = True
 
-    assert (await asked(configured(stage.folder), stage.network))[1]["nextcloud"] == "fails"
-
-
-async def test_without_postgresql_it_lives_and_is_not_ready(stage: ProcessHost) -> None:
-    config = configured(stage.folder, **BUILTIN, database_url=NO_POSTGRES)
-
-    assert await asked(config, stage.network) == (503, {"database": "fails", "nextcloud": "ok"})
+    assert (await asked(configured(harness.folder), harness.network))[1]["nextcloud"] == "fails"
 
 
-async def test_a_database_file_that_was_replaced_while_it_runs_is_noticed(stage: ProcessHost) -> None:
-    config = configured(stage.folder, **BUILTIN)
+async def test_without_postgresql_it_lives_and_is_not_ready(harness: ProcessHost) -> None:
+    config = configured(harness.folder, **BUILTIN, database_url=NO_POSTGRES)
+
+    assert await asked(config, harness.network) == (503, {"database": "fails", "nextcloud": "ok"})
+
+
+async def test_a_database_file_that_was_replaced_while_it_runs_is_noticed(harness: ProcessHost) -> None:
+    config = configured(harness.folder, **BUILTIN)
     async with open_database(config):
         pass
-    (stage.folder / "state.db").write_bytes(b"no database" * 1000)
+    (harness.folder / "state.db").write_bytes(b"no database" * 1000)
 
-    assert (await asked(config, stage.network))[1] == {"database": "fails", "nextcloud": "ok"}
+    assert (await asked(config, harness.network))[1] == {"database": "fails", "nextcloud": "ok"}
 
 
 @pytest.mark.parametrize(("status", "verdict"), [(200, "ok"), (502, "fails")])
 async def test_the_issuer_is_a_part_where_users_sign_in_there(
-    stage: ProcessHost, status: int, verdict: str
+    harness: ProcessHost, status: int, verdict: str
 ) -> None:
     metadata = {"issuer": ISSUER} | {
         name: f"{ISSUER}/{name}" for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
@@ -105,19 +107,19 @@ async def test_the_issuer_is_a_part_where_users_sign_in_there(
     async def issuer(request: httpx2.Request) -> httpx2.Response | None:
         return httpx2.Response(status, json=metadata) if request.url.host == "id.test" else None
 
-    stage.network.before = issuer
+    harness.network.before = issuer
 
-    found = await asked(configured(stage.folder, **OIDC), stage.network)
+    found = await asked(configured(harness.folder, **OIDC), harness.network)
 
     assert found[1] == {"database": "ok", "nextcloud": "ok", "issuer": verdict}
 
 
-async def test_nobody_can_use_the_check_to_send_requests_to_nextcloud(stage: ProcessHost) -> None:
-    async with served(configured(stage.folder), stage.network) as client:
+async def test_nobody_can_use_the_check_to_send_requests_to_nextcloud(harness: ProcessHost) -> None:
+    async with served(configured(harness.folder), harness.network) as client:
         for _ in range(20):
             assert (await client.get("/readyz")).status_code == 200
 
-    assert len(stage.network.asked) == 1
+    assert len(harness.network.asked) == 1
 
 
 async def test_at_the_start_a_database_is_made_for_many_people_and_none_for_one(tmp_path: Path) -> None:

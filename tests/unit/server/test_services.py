@@ -29,9 +29,9 @@ from tests.services_fixtures import configured, services_of
 
 
 async def test_the_sealing_key_is_made_once_and_said(
-    stage: ProcessHost, caplog: pytest.LogCaptureFixture
+    harness: ProcessHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = configured(stage)
+    config = configured(harness)
     with caplog.at_level(logging.WARNING):
         first, second = open_key_ring(config), open_key_ring(config)
 
@@ -39,8 +39,8 @@ async def test_the_sealing_key_is_made_once_and_said(
     assert caplog.text.count(str(config.key_file)) == 1
 
 
-async def test_sealing_keys_that_are_given_leave_no_file(stage: ProcessHost) -> None:
-    config = configured(stage, token_encryption_keys=(SecretStr(new_key()),))
+async def test_sealing_keys_that_are_given_leave_no_file(harness: ProcessHost) -> None:
+    config = configured(harness, token_encryption_keys=(SecretStr(new_key()),))
 
     open_key_ring(config)
 
@@ -69,8 +69,8 @@ class Opener:
 
 
 @pytest.fixture
-def opener(process: Process, stage: ProcessHost) -> Opener:
-    return Opener(services_of(process, stage.clock, anyio.sleep_forever))
+def opener(process: Process, harness: ProcessHost) -> Opener:
+    return Opener(services_of(process, harness.clock, anyio.sleep_forever))
 
 
 @asynccontextmanager
@@ -211,13 +211,13 @@ async def test_a_server_that_stops_tells_the_waiting_calls(opener: Opener) -> No
     assert told == ["The server is shutting down; call again in a moment."]
 
 
-async def test_a_database_is_closed_when_its_user_fails(stage: ProcessHost) -> None:
+async def test_a_database_is_closed_when_its_user_fails(harness: ProcessHost) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with open_database(configured(stage)):
+        async with open_database(configured(harness)):
             raise ZeroDivisionError
 
-    assert (stage.folder / "state.db").exists()
-    assert not (stage.folder / "state.db-wal").exists()
+    assert (harness.folder / "state.db").exists()
+    assert not (harness.folder / "state.db-wal").exists()
 
 
 def test_the_time_is_aware() -> None:
@@ -237,8 +237,8 @@ async def test_a_data_folder_that_cannot_be_made_is_refused_with_the_variables_n
     ("waits", "lifetime"), [(1, 600), (300, 600), (600, 600), (1800, 1800), (3600, 3600)]
 )
 async def test_a_consent_request_stays_open_as_long_as_a_client_may_wait_for_it(
-    stage: ProcessHost, waits: int, lifetime: int
+    harness: ProcessHost, waits: int, lifetime: int
 ) -> None:
-    policy = policy_of(configured(stage, elicitation_timeout_seconds=waits), None)
+    policy = policy_of(configured(harness, elicitation_timeout_seconds=waits), None)
 
     assert policy.lifetime.total_seconds() == lifetime

@@ -8,9 +8,9 @@ from tests.auth_fixtures import CALLER, Process, ProcessHost
 
 
 async def test_an_access_that_ended_since_it_was_looked_at_is_none_and_no_question(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    await stage.connect(process)
+    await harness.connect(process)
     nothing = cast("Any", None)
     access = Access(cast("Any", process), CALLER, wire.Form.TEXT, nothing, nothing, until=0)
     before = await access.connection()

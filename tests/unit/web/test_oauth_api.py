@@ -28,8 +28,8 @@ SERVER, OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncGenerator[OAuthApiFixture]:
     keys = KeyRing.parse([SecretStr(new_key())])
-    async with open_api(file_url(tmp_path / "api.db"), keys, rates=Rates(client=3)) as stage:
-        yield stage
+    async with open_api(file_url(tmp_path / "api.db"), keys, rates=Rates(client=3)) as harness:
+        yield harness
 
 
 @pytest.fixture

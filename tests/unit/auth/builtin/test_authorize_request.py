@@ -32,7 +32,7 @@ REQUEST = ClientRequest(
 class Desk:
     """`Requests`, and what it stands on."""
 
-    stage: ClientsFixture
+    harness: ClientsFixture
     requests: Requests
 
     def register(
@@ -50,7 +50,7 @@ class Desk:
             last_used_at=None,
             native=False,
         )
-        self.stage.records.rows[client_id] = client
+        self.harness.records.rows[client_id] = client
         return client
 
     async def refused(self, **changes: str | list[str] | None) -> ReturnToClient:
@@ -66,12 +66,12 @@ def desk(
     allowed: AllowedClients | None = None,
     at_sign_in: frozenset[str] = frozenset(),
 ) -> Desk:
-    stage = ClientsFixture(hosts=allowed)
-    clients = Clients(stage.records, clock=stage.clock.now, allowed=allowed)
+    harness = ClientsFixture(hosts=allowed)
+    clients = Clients(harness.records, clock=harness.clock.now, allowed=allowed)
     requests = Requests(
-        clients, stage.documents, issuer=ISSUER, resource=RESOURCE, bound=bound, at_sign_in=at_sign_in
+        clients, harness.documents, issuer=ISSUER, resource=RESOURCE, bound=bound, at_sign_in=at_sign_in
     )
-    return Desk(stage, requests)
+    return Desk(harness, requests)
 
 
 async def test_a_good_request_says_who_asks_for_what_and_where_it_leads() -> None:
@@ -114,19 +114,19 @@ async def test_a_program_on_the_persons_computer_is_told_from_a_server(
 
 async def test_a_client_with_a_document_is_known_by_whose_document_it_is() -> None:
     made = desk()
-    made.stage.internet.put(APP, DOCUMENT)
+    made.harness.internet.put(APP, DOCUMENT)
 
     asked = await made.requests.read(asks(client_id=APP, redirect_uri="https://app.example.org/callback"))
 
     assert asked.document_host == "app.example.org"
     assert asked.client.name == "App"
     assert await made.requests.again(asked.request) == asked
-    assert len(made.stage.internet.asked) == 1
+    assert len(made.harness.internet.asked) == 1
 
 
 async def test_a_document_that_does_not_fit_is_said_to_the_person_alone() -> None:
     made = desk()
-    made.stage.internet.put(APP, {**DOCUMENT, "client_id": "https://evil.example/client"})
+    made.harness.internet.put(APP, {**DOCUMENT, "client_id": "https://evil.example/client"})
 
     with pytest.raises(AuthorizeRefused, match="names another client_id"):
         await made.requests.read(asks(client_id=APP))
@@ -136,7 +136,7 @@ async def test_too_many_documents_are_too_many() -> None:
     made = desk()
     addresses = [f"https://app.example.org/{number}" for number in range(50)]
     for address in addresses:
-        made.stage.internet.put(address, {**DOCUMENT, "client_id": address})
+        made.harness.internet.put(address, {**DOCUMENT, "client_id": address})
 
     async def ask_for_all() -> None:
         for address in addresses:
@@ -230,7 +230,7 @@ async def test_a_request_of_a_client_that_has_expired_meanwhile_is_not_put_again
     asked = await made.requests.read(asks())
 
     before = await made.requests.again(asked.request)
-    made.stage.clock.go(hours=25)
+    made.harness.clock.go(hours=25)
 
     assert before.request == asked.request
     with pytest.raises(ClientUnknown):
@@ -400,7 +400,7 @@ async def test_a_client_that_the_operator_bars_is_asked_about_no_more() -> None:
         await made.requests.again(REQUEST)
     with pytest.raises(AuthorizeRefused, match="does not allow clients of this host"):
         await made.requests.read(asks(client_id=APP))
-    assert made.stage.internet.asked == []
+    assert made.harness.internet.asked == []
 
 
 async def test_a_client_that_went_away_meanwhile_is_asked_about_no_more() -> None:
@@ -442,7 +442,7 @@ async def test_no_query_is_put_to_a_person_or_answered_elsewhere_than_at_the_cli
 ) -> None:
     made = desk()
     made.register()
-    made.stage.internet.answers.update({CALLBACK: Said(404), RESOURCE: Said(404)})
+    made.harness.internet.answers.update({CALLBACK: Said(404), RESOURCE: Said(404)})
 
     outcome = await read(made, {**asks(), **query})
 

@@ -21,19 +21,19 @@ CLIENT = Client(
 )
 
 
-def stage(client: Client = CLIENT) -> tuple[Clients, MemoryClients, Clock]:
+def harness(client: Client = CLIENT) -> tuple[Clients, MemoryClients, Clock]:
     clock, records = Clock(), MemoryClients({client.client_id: client})
     return Clients(records, clock=clock.now), records, clock
 
 
 async def test_an_unregistered_client_is_not_found() -> None:
-    clients, _, _ = stage()
+    clients, _, _ = harness()
 
     assert await clients.find("mcp-b") is None
 
 
 async def test_a_client_that_is_never_used_expires_after_a_day() -> None:
-    clients, records, clock = stage()
+    clients, records, clock = harness()
 
     clock.go(hours=23)
     assert await clients.find("mcp-a") == CLIENT
@@ -45,7 +45,7 @@ async def test_a_client_that_is_never_used_expires_after_a_day() -> None:
 
 
 async def test_a_used_client_expires_after_ninety_idle_days() -> None:
-    clients, records, clock = stage()
+    clients, records, clock = harness()
     await clients.touch(CLIENT)
 
     clock.go(days=89)
@@ -58,7 +58,7 @@ async def test_a_used_client_expires_after_ninety_idle_days() -> None:
 
 
 async def test_a_client_that_is_registered_again_lives_on() -> None:
-    clients, records, clock = stage(replace(CLIENT, last_used_at=START))
+    clients, records, clock = harness(replace(CLIENT, last_used_at=START))
     clock.go(days=100)
     await records.save(replace(CLIENT, created_at=clock.now()))
 
@@ -67,7 +67,7 @@ async def test_a_client_that_is_registered_again_lives_on() -> None:
 
 
 async def test_a_use_is_written_once_a_day() -> None:
-    clients, records, clock = stage()
+    clients, records, clock = harness()
 
     for _ in range(3):
         await clients.touch(records.rows["mcp-a"])

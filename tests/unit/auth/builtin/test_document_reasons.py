@@ -25,15 +25,15 @@ HOST = "app.example.org"
 ISSUER = "https://mcp.test"
 
 
-def requests(stage: ClientsFixture, *, reads: bool = True) -> Requests:
-    clients = Clients(stage.records, clock=stage.clock.now, allowed=stage.hosts)
-    documents = stage.documents if reads else None
+def requests(harness: ClientsFixture, *, reads: bool = True) -> Requests:
+    clients = Clients(harness.records, clock=harness.clock.now, allowed=harness.hosts)
+    documents = harness.documents if reads else None
     return Requests(clients, documents, issuer=ISSUER, resource=f"{ISSUER}/mcp", bound=SCOPES)
 
 
-async def refusal(stage: ClientsFixture, *, reads: bool = True) -> AuthorizeRefused:
+async def refusal(harness: ClientsFixture, *, reads: bool = True) -> AuthorizeRefused:
     with pytest.raises(AuthorizeRefused) as caught:
-        await requests(stage, reads=reads).read({"client_id": [APP]})
+        await requests(harness, reads=reads).read({"client_id": [APP]})
     return caught.value
 
 
@@ -84,10 +84,10 @@ async def endless() -> AsyncIterator[bytes]:
 async def test_each_trouble_with_a_document_has_its_own_page_and_words(
     answer: Said | Exception, reason: type[AuthorizeRefused], words: str
 ) -> None:
-    stage = ClientsFixture(seconds=0.05)
-    stage.internet.answers[APP] = answer
+    harness = ClientsFixture(seconds=0.05)
+    harness.internet.answers[APP] = answer
 
-    caught = await refusal(stage)
+    caught = await refusal(harness)
 
     assert type(caught) is reason
     assert words in str(caught)
@@ -96,10 +96,10 @@ async def test_each_trouble_with_a_document_has_its_own_page_and_words(
 
 @pytest.mark.parametrize("answer", [httpx2.ConnectError("no route"), httpx2.ReadTimeout("slow")])
 async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> None:
-    stage = ClientsFixture()
-    stage.internet.answers[APP] = answer
+    harness = ClientsFixture()
+    harness.internet.answers[APP] = answer
 
-    sentence = str(await refusal(stage))
+    sentence = str(await refusal(harness))
 
     assert f"connect to {HOST} on port 443" in sentence
     assert "CLIENT_METADATA_PROXY" in sentence
@@ -107,39 +107,39 @@ async def test_the_log_says_what_the_operator_can_change(answer: Exception) -> N
 
 
 async def test_a_host_without_any_address_cannot_be_reached() -> None:
-    stage = ClientsFixture()
-    stage.internet.names[HOST] = []
+    harness = ClientsFixture()
+    harness.internet.names[HOST] = []
 
-    assert "cannot be reached" in str(await refusal(stage))
+    assert "cannot be reached" in str(await refusal(harness))
 
 
 async def test_a_host_inside_of_the_network_is_not_asked() -> None:
-    stage = ClientsFixture()
-    stage.internet.names[HOST] = ["10.0.0.1"]
+    harness = ClientsFixture()
+    harness.internet.names[HOST] = ["10.0.0.1"]
 
-    caught = await refusal(stage)
+    caught = await refusal(harness)
 
     assert type(caught) is DocumentHostRefused
     assert "an address that is not public" in str(caught)
 
 
 async def test_a_host_that_the_operator_does_not_allow_is_said_to_be_barred() -> None:
-    stage = ClientsFixture(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
+    harness = ClientsFixture(hosts=AllowedClients(allowed=frozenset({"claude.ai"})))
 
-    assert type(await refusal(stage)) is ClientBarred
+    assert type(await refusal(harness)) is ClientBarred
 
 
 async def test_where_documents_are_off_no_host_is_asked_though_the_client_is_known() -> None:
-    stage = ClientsFixture()
-    stage.internet.put(APP, DOCUMENT)
-    await stage.documents.get(APP)
-    asked = len(stage.internet.asked)
+    harness = ClientsFixture()
+    harness.internet.put(APP, DOCUMENT)
+    await harness.documents.get(APP)
+    asked = len(harness.internet.asked)
 
-    caught = await refusal(stage, reads=False)
+    caught = await refusal(harness, reads=False)
 
     assert type(caught) is DocumentsOff
     assert "CLIENT_METADATA_DOCUMENTS=false" in str(caught)
-    assert len(stage.internet.asked) == asked
+    assert len(harness.internet.asked) == asked
 
 
 async def test_an_id_that_is_no_address_of_a_document_is_not_trusted() -> None:
@@ -152,12 +152,12 @@ async def test_an_id_that_is_no_address_of_a_document_is_not_trusted() -> None:
 async def test_a_copy_that_is_used_because_the_document_cannot_be_read_is_logged_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = ClientsFixture()
-    stage.internet.put(APP, DOCUMENT)
-    await stage.documents.get(APP)
-    stage.internet.answers[APP] = httpx2.ConnectError("no route")
-    stage.clock.go(days=1)
+    harness = ClientsFixture()
+    harness.internet.put(APP, DOCUMENT)
+    await harness.documents.get(APP)
+    harness.internet.answers[APP] = httpx2.ConnectError("no route")
+    harness.clock.go(days=1)
 
-    await stage.documents.get(APP)
+    await harness.documents.get(APP)
 
     assert f"{APP} cannot be reached" in caplog.text

@@ -21,7 +21,9 @@ from tests.clients_fixtures import APP, DOCUMENT, START, ClientsFixture, Said, j
 DAY = 86_400
 
 
-def stage(document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> ClientsFixture:
+def harness(
+    document: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> ClientsFixture:
     made = ClientsFixture()
     made.internet.put(APP, DOCUMENT if document is None else document, headers)
     return made
@@ -34,7 +36,7 @@ async def refused(made: ClientsFixture, url: str = APP, *, sender: str = "") -> 
 
 
 async def test_a_client_is_what_its_document_says() -> None:
-    made = stage()
+    made = harness()
 
     client = await made.documents.get(APP)
 
@@ -69,7 +71,7 @@ async def test_a_client_is_what_its_document_says() -> None:
 async def test_a_document_is_asked_for_again_when_its_server_says_within_bounds(
     cache_control: str, seconds: int
 ) -> None:
-    made = stage(headers={"Cache-Control": cache_control})
+    made = harness(headers={"Cache-Control": cache_control})
 
     await made.documents.get(APP)
     made.clock.go(seconds=seconds - 1)
@@ -82,7 +84,7 @@ async def test_a_document_is_asked_for_again_when_its_server_says_within_bounds(
 
 
 async def test_a_changed_document_counts_from_its_next_reading() -> None:
-    made = stage()
+    made = harness()
     await made.documents.get(APP)
     made.internet.put(APP, DOCUMENT | {"redirect_uris": ["http://localhost/cb"]})
     made.clock.go(hours=2)
@@ -157,7 +159,7 @@ async def test_a_document_that_could_never_be_read_is_asked_for_again_after_a_pa
 
 @pytest.mark.parametrize("status", [404, 410])
 async def test_a_document_that_is_gone_counts_no_more(status: int) -> None:
-    made = stage()
+    made = harness()
     await made.documents.get(APP)
     made.internet.answers[APP] = Said(status)
     made.clock.go(hours=2)
@@ -186,7 +188,7 @@ async def test_a_document_that_is_gone_counts_no_more(status: int) -> None:
     ],
 )
 async def test_a_client_of_another_kind_is_settled_on_none(fields: dict[str, Any]) -> None:
-    assert (await stage(DOCUMENT | fields).documents.get(APP)).auth_method == "none"
+    assert (await harness(DOCUMENT | fields).documents.get(APP)).auth_method == "none"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ async def test_a_client_of_another_kind_is_settled_on_none(fields: dict[str, Any
     ],
 )
 async def test_a_client_that_insists_on_a_secret_or_a_key_is_refused(fields: dict[str, Any]) -> None:
-    refusal = await refused(stage(DOCUMENT | fields))
+    refusal = await refused(harness(DOCUMENT | fields))
 
     assert (refusal.error, refusal.status) == ("invalid_client", 400)
 
@@ -301,7 +303,7 @@ def test_a_denied_host_goes_before_an_allowed_one() -> None:
 
 
 async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_counts_no_more() -> None:
-    made = stage()
+    made = harness()
     await made.documents.get(APP)
     made.internet.names["app.example.org"] = ["10.0.0.1"]
     made.clock.go(hours=2)
@@ -311,7 +313,7 @@ async def test_a_host_inside_our_network_is_not_asked_and_what_was_read_there_co
 
 
 async def test_a_document_of_another_client_is_refused() -> None:
-    assert "another client_id" in str(await refused(stage(DOCUMENT | {"client_id": f"{APP}/"})))
+    assert "another client_id" in str(await refused(harness(DOCUMENT | {"client_id": f"{APP}/"})))
 
 
 async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
@@ -322,7 +324,7 @@ async def test_a_host_that_is_not_allowed_is_not_asked() -> None:
 
 
 async def test_many_at_once_ask_once() -> None:
-    made = stage()
+    made = harness()
     found: list[Client] = []
 
     async def slowly() -> AsyncIterator[bytes]:
@@ -344,7 +346,7 @@ async def test_many_at_once_ask_once() -> None:
 
 
 async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
-    made = stage()
+    made = harness()
     await made.documents.get(APP)
     urls = [f"https://app.example.org/{number}.json" for number in range(MOST_PER_HOST)]
     for url in urls:
@@ -363,7 +365,7 @@ async def test_a_host_is_asked_for_so_many_new_documents_a_minute() -> None:
 
 
 async def test_a_refused_client_uses_up_nothing_of_the_share_of_others() -> None:
-    made = stage()
+    made = harness()
     for number in range(MOST_PER_ADDRESS):
         url = f"https://h{number}.example.net/client.json"
         made.internet.answers[url] = Said(404)
@@ -378,7 +380,7 @@ async def test_a_refused_client_uses_up_nothing_of_the_share_of_others() -> None
 
 
 async def test_a_known_document_is_asked_for_however_many_strangers_come() -> None:
-    made = stage()
+    made = harness()
     await made.documents.get(APP)
     made.clock.go(hours=2)
     for number in range(MOST_IN_ALL):
@@ -394,7 +396,7 @@ async def test_a_known_document_is_asked_for_however_many_strangers_come() -> No
 
 
 async def test_what_strangers_ask_for_does_not_fill_the_memory() -> None:
-    made = stage()
+    made = harness()
     for number in range(600):
         made.clock.go(minutes=1)
         url = f"https://app.example.org/{number}.json"

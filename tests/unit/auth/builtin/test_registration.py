@@ -14,9 +14,9 @@ PUBLIC = {"redirect_uris": URIS, "token_endpoint_auth_method": "none"}
 
 
 async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
-    answer = await stage.register(
+    answer = await harness.register(
         **PUBLIC,
         client_name="App",
         scope="notes:read openid",
@@ -34,7 +34,7 @@ async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
         "client_name": "App",
         "scope": "notes:read",
     }
-    stored = stage.records.rows[client_id]
+    stored = harness.records.rows[client_id]
     assert (stored.kind, stored.name, stored.scopes, stored.native) == (
         "registered",
         "App",
@@ -45,13 +45,13 @@ async def test_a_public_client_hears_what_is_registered_and_no_nulls() -> None:
 
 @pytest.mark.parametrize("scope", [None, "", "openid profile offline_access", 7])
 async def test_a_client_that_names_no_scope_of_ours_is_not_limited(scope: object) -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
-    answer = await stage.register(**PUBLIC, scope=scope)
+    answer = await harness.register(**PUBLIC, scope=scope)
 
     assert "scope" not in answer
     assert "client_name" not in answer
-    assert stage.records.rows[answer["client_id"]].scopes is None
+    assert harness.records.rows[answer["client_id"]].scopes is None
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ async def test_a_client_is_limited_to_what_it_registers_for_unless_it_repeats_wh
     scope: str, limit: set[str] | None
 ) -> None:
     first = frozenset({"files:read", "notes:read"})
-    stage = ClientsFixture(rules=ClientRules(scopes=SCOPES, at_sign_in=first))
+    harness = ClientsFixture(rules=ClientRules(scopes=SCOPES, at_sign_in=first))
 
-    answer = await stage.register(**PUBLIC, scope=scope)
+    answer = await harness.register(**PUBLIC, scope=scope)
 
-    assert stage.records.rows[answer["client_id"]].scopes == limit
+    assert harness.records.rows[answer["client_id"]].scopes == limit
     assert set(answer.get("scope", "").split()) == (limit or set())
 
 
 async def test_each_registration_makes_a_client_of_its_own_also_with_the_same_description() -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
-    answers = [await stage.register(**PUBLIC, client_name="App") for _ in range(3)]
+    answers = [await harness.register(**PUBLIC, client_name="App") for _ in range(3)]
 
     assert len({answer["client_id"] for answer in answers}) == 3
-    assert set(stage.records.rows) == {answer["client_id"] for answer in answers}
+    assert set(harness.records.rows) == {answer["client_id"] for answer in answers}
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ async def test_each_registration_makes_a_client_of_its_own_also_with_the_same_de
 async def test_a_client_with_a_secret_is_new_each_time_and_its_secret_is_not_kept(
     asked: str | None, given: str
 ) -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
-    first = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
-    second = await stage.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
+    first = await harness.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
+    second = await harness.register(redirect_uris=URIS, token_endpoint_auth_method=asked)
 
     assert first["client_id"] != second["client_id"]
     assert (first["token_endpoint_auth_method"], first["client_secret_expires_at"]) == (given, 0)
-    stored = stage.records.rows[first["client_id"]]
+    stored = harness.records.rows[first["client_id"]]
     assert first["client_secret"] not in repr(stored)
     authenticate(stored, first["client_secret"])
     with pytest.raises(OAuthRefusal):
@@ -138,13 +138,13 @@ async def test_bad_redirect_uris_are_dropped_and_the_kept_ones_echoed() -> None:
 
 @pytest.mark.parametrize("uris", [None, [], "https://app.example.org/cb", ["http://evil.test/"], {"a": 1}])
 async def test_a_client_without_a_safe_redirect_uri_is_refused(uris: object) -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
     with pytest.raises(OAuthRefusal) as caught:
-        await stage.register(redirect_uris=uris)
+        await harness.register(redirect_uris=uris)
 
     assert (caught.value.error, caught.value.status) == ("invalid_redirect_uri", 400)
-    assert stage.records.rows == {}
+    assert harness.records.rows == {}
 
 
 async def test_a_client_has_so_many_redirect_uris_at_most() -> None:
@@ -181,11 +181,11 @@ async def test_a_registration_is_an_object(body: object) -> None:
 
 
 async def test_a_name_is_cut_and_shows_what_hides_in_it() -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
 
-    long = await stage.register(**PUBLIC, client_name="x" * 500)
-    odd = await stage.register(**PUBLIC, client_name="Claude\u202eedoC\n")
-    none = await stage.register(**PUBLIC, client_name={"de": "App"})
+    long = await harness.register(**PUBLIC, client_name="x" * 500)
+    odd = await harness.register(**PUBLIC, client_name="Claude\u202eedoC\n")
+    none = await harness.register(**PUBLIC, client_name={"de": "App"})
 
     assert long["client_name"] == "x" * 99 + "…"
     assert odd["client_name"] == "Claude<U+202E>edoC"
@@ -194,24 +194,24 @@ async def test_a_name_is_cut_and_shows_what_hides_in_it() -> None:
 
 
 async def test_one_address_registers_so_many_new_clients_an_hour_and_others_go_on() -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
     for number in range(MOST_PER_ADDRESS):
-        await stage.register("2001:db8::1", **PUBLIC, client_name=str(number))
+        await harness.register("2001:db8::1", **PUBLIC, client_name=str(number))
 
     with pytest.raises(TooManyRequests):
-        await stage.register("2001:db8::2", **PUBLIC, client_name="0")
-    await stage.register("192.0.2.7", **PUBLIC, client_name="new")
+        await harness.register("2001:db8::2", **PUBLIC, client_name="0")
+    await harness.register("192.0.2.7", **PUBLIC, client_name="new")
 
-    stage.clock.go(hours=1)
-    await stage.register("2001:db8::2", **PUBLIC, client_name="newer")
+    harness.clock.go(hours=1)
+    await harness.register("2001:db8::2", **PUBLIC, client_name="newer")
 
 
 async def test_all_addresses_together_register_so_many() -> None:
-    stage = ClientsFixture()
+    harness = ClientsFixture()
     for number in range(MOST_IN_ALL):
-        await stage.register(f"192.0.2.{number % 20}", **PUBLIC, client_name=str(number))
+        await harness.register(f"192.0.2.{number % 20}", **PUBLIC, client_name=str(number))
 
     with pytest.raises(TooManyRequests):
-        await stage.register("198.51.100.1", **PUBLIC, client_name="new")
+        await harness.register("198.51.100.1", **PUBLIC, client_name="new")
 
-    assert len(stage.records.rows) == MOST_IN_ALL
+    assert len(harness.records.rows) == MOST_IN_ALL

@@ -11,7 +11,7 @@ BOB = caller("bob").principal
 
 @pytest.fixture
 def exchange_limiter(office: Office, replica: Replica) -> ExchangeLimiter:
-    return ExchangeLimiter(replica.database, clock=office.stage.clock)
+    return ExchangeLimiter(replica.database, clock=office.harness.clock)
 
 
 async def test_a_person_may_fail_twice_and_then_waits_half_an_hour(
@@ -24,7 +24,7 @@ async def test_a_person_may_fail_twice_and_then_waits_half_an_hour(
     with pytest.raises(Throttled, match="half an hour") as caught:
         await exchange_limiter.check(ALICE, "a third")
     await exchange_limiter.check(BOB, "his own")
-    office.stage.clock.forward(module.WINDOW.total_seconds() + 1)
+    office.harness.clock.forward(module.WINDOW.total_seconds() + 1)
     await exchange_limiter.check(ALICE, "a third")
 
     assert caught.value.retry_after_seconds == 1800
@@ -52,8 +52,8 @@ async def test_old_failures_are_forgotten(
     office: Office, replica: Replica, exchange_limiter: ExchangeLimiter
 ) -> None:
     await exchange_limiter.failed(ALICE, "one")
-    first = office.stage.clock()
-    office.stage.clock.forward(module.WINDOW.total_seconds() + 1)
+    first = office.harness.clock()
+    office.harness.clock.forward(module.WINDOW.total_seconds() + 1)
 
     await exchange_limiter.failed(BOB, "two")
 

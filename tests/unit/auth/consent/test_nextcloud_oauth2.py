@@ -97,9 +97,9 @@ async def test_a_code_gives_tokens_and_says_whose_account_they_open(office: Offi
     exchanged = await replica.provider.exchange_code(code=office.code("bob"), verifier=None, nonce=None)
 
     assert exchanged.identity.uid == "bob"
-    assert exchanged.identity.display_name == office.stage.sandbox.state.users["bob"].display_name
+    assert exchanged.identity.display_name == office.harness.sandbox.state.users["bob"].display_name
     assert exchanged.identity.storage_id
-    assert exchanged.tokens.expires_at == office.stage.clock() + timedelta(hours=1)
+    assert exchanged.tokens.expires_at == office.harness.clock() + timedelta(hours=1)
     assert exchanged.tokens.refresh_token is not None
 
 
@@ -110,7 +110,7 @@ async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(
 
     async def note(tokens: Tokens) -> None:
         noted.append(tokens)
-        office.stage.network.before = office.stage.network.cut
+        office.harness.network.before = office.harness.network.cut
 
     with pytest.raises((OrphanedTokens, Unreachable)):
         await replica.provider.exchange_code(code=office.code("alice"), verifier=None, nonce=None, note=note)
@@ -201,18 +201,18 @@ async def test_an_answer_that_is_none_leaves_everything_as_it_is(
             given.status_code, headers=given.headers, content=given.content, request=request
         )
 
-    office.stage.network.before = answer
+    office.harness.network.before = answer
     with pytest.raises(NextcloudError) as caught:
         await replica.provider.refresh(tokens.refresh_token)
 
     assert not isinstance(caught.value, GrantDead)
     assert [
-        request.url.host for request in office.stage.network.asked if "elsewhere" in str(request.url)
+        request.url.host for request in office.harness.network.asked if "elsewhere" in str(request.url)
     ] == []
 
 
 async def test_access_that_cannot_be_renewed_is_refused_and_ended(office: Office, replica: Replica) -> None:
-    office.stage.network.before = altered(office, {"refresh_token": None})
+    office.harness.network.before = altered(office, {"refresh_token": None})
 
     with pytest.raises(GrantRefused, match="operator"):
         await exchange_code(replica, office.code())
@@ -223,7 +223,7 @@ async def test_access_that_cannot_be_renewed_is_refused_and_ended(office: Office
 async def test_an_answer_that_names_another_user_is_refused_and_ended(
     office: Office, replica: Replica
 ) -> None:
-    office.stage.network.before = altered(office, {"user_id": "bob"})
+    office.harness.network.before = altered(office, {"user_id": "bob"})
 
     with pytest.raises(WrongAccount):
         await exchange_code(replica, office.code("alice"))
@@ -232,7 +232,7 @@ async def test_an_answer_that_names_another_user_is_refused_and_ended(
 
 
 async def test_a_response_without_user_and_expiry_is_enough(office: Office, replica: Replica) -> None:
-    office.stage.network.before = altered(office, {"user_id": None, "expires_in": None})
+    office.harness.network.before = altered(office, {"user_id": None, "expires_in": None})
 
     exchanged = await replica.provider.exchange_code(code=office.code("alice"), verifier=None, nonce=None)
 
@@ -244,21 +244,21 @@ async def test_tokens_whose_owner_cannot_be_asked_for_are_left_to_the_caller_whe
     office: Office, replica: Replica
 ) -> None:
     async def cut_the_rest(request: httpx2.Request) -> httpx2.Response | None:
-        return None if request.url.path.endswith(TOKEN) else await office.stage.network.cut(request)
+        return None if request.url.path.endswith(TOKEN) else await office.harness.network.cut(request)
 
-    office.stage.network.before = cut_the_rest
+    office.harness.network.before = cut_the_rest
 
     with pytest.raises(OrphanedTokens) as left:
         await exchange_code(replica, office.code())
 
     assert isinstance(left.value.reason, Unreachable)
     assert left.value.tokens.refresh_token is not None
-    assert len(office.stage.network.to("/core/apppassword")) == 1
+    assert len(office.harness.network.to("/core/apppassword")) == 1
 
 
 def altered(office: Office, changes: dict[str, object]):  # noqa: ANN201 - the answer of `Network.before`
     """Let Nextcloud answer a token request, with some values changed."""
-    through = httpx2.ASGITransport(office.stage.sandbox.app)
+    through = httpx2.ASGITransport(office.harness.sandbox.app)
 
     async def answer(request: httpx2.Request) -> httpx2.Response | None:
         if not request.url.path.endswith(TOKEN):

@@ -40,13 +40,13 @@ Answer = Callable[[httpx2.Request], httpx2.Response | None]
 class Way(httpx2.AsyncBaseTransport):
     """The way to the identity provider, beside the one to Nextcloud; a test may answer in its place."""
 
-    stage: ProcessHost
+    harness: ProcessHost
     issuer: Issuer
     instead: Answer | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if not self.issuer.url.endswith(request.url.host):
-            return await self.stage.network.handle_async_request(request)
+            return await self.harness.network.handle_async_request(request)
         if self.instead is not None and (answer := self.instead(request)) is not None:
             return answer
         return await httpx2.ASGITransport(self.issuer.app).handle_async_request(request)
@@ -56,22 +56,22 @@ class Way(httpx2.AsyncBaseTransport):
 class OidcFixture:
     """A provider, and a browser that goes there and back."""
 
-    stage: ProcessHost
+    harness: ProcessHost
     issuer: Issuer
     way: Way
     pool: httpx2.AsyncClient
 
     def provider(self, *, resource: str | None = "nextcloud", **changes: str) -> OidcRefresh:
         outgoing = Outgoing(self.pool)
-        discovery = Discovery(self.issuer.url, outgoing, monotonic=self.stage.clock.seconds)
+        discovery = Discovery(self.issuer.url, outgoing, monotonic=self.harness.clock.seconds)
         return OidcRefresh(
             Nextcloud(NextcloudUrl.parse(NEXTCLOUD), self.pool),
             discovery=discovery,
-            keyset=KeySet(discovery, outgoing, monotonic=self.stage.clock.seconds),
+            keyset=KeySet(discovery, outgoing, monotonic=self.harness.clock.seconds),
             outgoing=outgoing,
             client=OAuthClient(CLIENT, SECRET),
             redirect_uri=REDIRECT,
-            clock=self.stage.clock,
+            clock=self.harness.clock,
             resource=resource,
             **changes,
         )
@@ -105,13 +105,13 @@ class OidcFixture:
 
 
 @pytest.fixture
-async def oidc(stage: ProcessHost) -> AsyncGenerator[OidcFixture]:
-    issuer = Issuer(clock=stage.clock)
+async def oidc(harness: ProcessHost) -> AsyncGenerator[OidcFixture]:
+    issuer = Issuer(clock=harness.clock)
     issuer.add_client(CLIENT, secret=SECRET.get_secret_value(), redirect_uris=[REDIRECT])
-    stage.sandbox.state.check_bearer = issuer.uid_of
-    way = Way(stage, issuer)
+    harness.sandbox.state.check_bearer = issuer.uid_of
+    way = Way(harness, issuer)
     async with open_pool(ca_bundle=None, user_agent="tests", transport=way) as pool:
-        yield OidcFixture(stage, issuer, way, pool)
+        yield OidcFixture(harness, issuer, way, pool)
 
 
 async def test_the_browser_is_sent_with_pkce_a_nonce_and_what_lasting_access_needs(oidc: OidcFixture) -> None:
@@ -255,7 +255,7 @@ async def test_an_answer_without_an_id_token_is_refused_and_ended(oidc: OidcFixt
 
 
 async def test_a_token_that_nextcloud_does_not_take_is_the_operators_to_mend(oidc: OidcFixture) -> None:
-    oidc.stage.sandbox.state.check_bearer = None
+    oidc.harness.sandbox.state.check_bearer = None
 
     with pytest.raises(CredentialRejected, match="user_oidc"):
         await oidc.exchange_code(oidc.provider())
@@ -264,7 +264,7 @@ async def test_a_token_that_nextcloud_does_not_take_is_the_operators_to_mend(oid
 
 
 async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(oidc: OidcFixture) -> None:
-    oidc.stage.sandbox.state.check_bearer = None
+    oidc.harness.sandbox.state.check_bearer = None
 
     def no_revocation(request: httpx2.Request) -> httpx2.Response | None:
         return httpx2.Response(503) if request.url.path == "/revoke" else None
@@ -277,7 +277,7 @@ async def test_tokens_that_cannot_be_ended_at_once_do_not_hide_what_went_wrong(o
 
 
 async def test_what_a_code_gave_is_noted_before_it_is_known_whose_it_is(oidc: OidcFixture) -> None:
-    oidc.stage.sandbox.state.check_bearer = None
+    oidc.harness.sandbox.state.check_bearer = None
     noted: list[Tokens] = []
 
     async def note(tokens: Tokens) -> None:

@@ -113,10 +113,10 @@ async def test_a_provider_that_lists_no_pkce_gets_it_all_the_same(people: Consen
 
 
 async def test_a_secret_may_go_into_the_form(tmp_path: Path, template: Path) -> None:
-    async with open_consent_service(tmp_path, template, posts_secret=True) as stage:
-        await stage.browser()
+    async with open_consent_service(tmp_path, template, posts_secret=True) as harness:
+        await harness.browser()
 
-        assert stage.issuer.token_requests()[0]["client_id"] == CLIENT
+        assert harness.issuer.token_requests()[0]["client_id"] == CLIENT
 
 
 async def test_a_sign_in_without_an_id_token_is_refused(people: ConsentSetup) -> None:
@@ -177,10 +177,10 @@ async def test_without_a_place_to_ask_nothing_is_asked(mapped: ConsentSetup) -> 
 
 
 async def test_an_unverified_address_names_no_account(tmp_path: Path, template: Path) -> None:
-    async with open_consent_service(tmp_path, template, mapping_claim="email") as stage:
-        verified = await stage.browser("alice", email="alice@x.test", email_verified=True)
-        typed = await stage.browser("bob", email="alice@x.test", email_verified=False)
-        start = await stage.consent_service.begin_sign_in("account")
+    async with open_consent_service(tmp_path, template, mapping_claim="email") as harness:
+        verified = await harness.browser("alice", email="alice@x.test", email_verified=True)
+        typed = await harness.browser("bob", email="alice@x.test", email_verified=False)
+        start = await harness.consent_service.begin_sign_in("account")
 
     assert verified.who.uid == "alice@x.test"
     assert typed.who.uid is None
@@ -191,10 +191,10 @@ async def test_an_unverified_address_names_no_account(tmp_path: Path, template: 
 async def test_an_unverified_address_identifies_no_user(
     tmp_path: Path, template: Path, verified: object
 ) -> None:
-    async with open_consent_service(tmp_path, template, identity_claim="email") as stage:
-        stage.issuer.userinfo = {"sub": "mallory"}
+    async with open_consent_service(tmp_path, template, identity_claim="email") as harness:
+        harness.issuer.userinfo = {"sub": "mallory"}
         with pytest.raises(SignInRefused, match="verified"):
-            await stage.browser("mallory", email="alice@x.test", email_verified=verified)
+            await harness.browser("mallory", email="alice@x.test", email_verified=verified)
 
 
 async def test_what_is_signed_counts_where_the_provider_says_two_things(
@@ -202,35 +202,35 @@ async def test_what_is_signed_counts_where_the_provider_says_two_things(
 ) -> None:
     async with open_consent_service(
         tmp_path, template, identity_claim="email", mapping_claim="nextcloud"
-    ) as stage:
+    ) as harness:
         # The missing mapping has it asked, and the answer speaks of the address, too.
-        stage.issuer.userinfo = {"sub": "mallory", "nextcloud": "mallory", "email_verified": True}
+        harness.issuer.userinfo = {"sub": "mallory", "nextcloud": "mallory", "email_verified": True}
         with pytest.raises(SignInRefused, match="verified"):
-            await stage.browser("mallory", email="alice@x.test", email_verified=False)
+            await harness.browser("mallory", email="alice@x.test", email_verified=False)
 
 
 @pytest.mark.parametrize("verified", [True, "true"])
 async def test_a_verified_address_may_be_the_identity_wherever_it_is_said(
     tmp_path: Path, template: Path, verified: object
 ) -> None:
-    async with open_consent_service(tmp_path, template, identity_claim="email") as stage:
-        told = await stage.browser("alice", email="alice@x.test", email_verified=verified)
-        stage.issuer.userinfo = {"sub": "alice", "email_verified": verified}
-        asked = await stage.browser("alice", email="alice@x.test")
+    async with open_consent_service(tmp_path, template, identity_claim="email") as harness:
+        told = await harness.browser("alice", email="alice@x.test", email_verified=verified)
+        harness.issuer.userinfo = {"sub": "alice", "email_verified": verified}
+        asked = await harness.browser("alice", email="alice@x.test")
 
     assert told.who.principal == asked.who.principal == Principal(ISSUER, "alice@x.test")
 
 
 async def test_another_claim_may_be_the_identity(tmp_path: Path, template: Path) -> None:
-    async with open_consent_service(tmp_path, template, identity_claim="oid") as stage:
-        browser = await stage.browser("alice", oid="object-7")
+    async with open_consent_service(tmp_path, template, identity_claim="oid") as harness:
+        browser = await harness.browser("alice", oid="object-7")
 
         assert browser.who.principal == Principal(ISSUER, "object-7")
 
         for nobody in (7, "", None):
-            stage.issuer.userinfo = {"sub": "alice", "oid": nobody}
+            harness.issuer.userinfo = {"sub": "alice", "oid": nobody}
             with pytest.raises(SignInRefused, match="did not say"):
-                await stage.browser("alice")
+                await harness.browser("alice")
 
 
 async def test_an_id_token_for_several_clients_must_name_us(people: ConsentSetup) -> None:

@@ -18,9 +18,9 @@ VICTIM = "value-in-the-cookie-of-the-victim"
 
 @pytest.fixture
 async def authorization(tmp_path: Path, template: Path) -> AsyncGenerator[AuthorizationFixture]:
-    async with open_authorization(tmp_path, template) as stage:
-        await stage.register()
-        yield stage
+    async with open_authorization(tmp_path, template) as harness:
+        await harness.register()
+        yield harness
 
 
 def test_of_a_callback_only_what_can_be_a_code_is_remembered() -> None:

@@ -26,30 +26,30 @@ async def state(process: Process, elicitation_id: str) -> ElicitationState:
     return found.state
 
 
-async def results(process: Process, stage: ProcessHost) -> list[str]:
-    recent = await process.database.audit.recent(stage.caller.principal, 50)
+async def results(process: Process, harness: ProcessHost) -> list[str]:
+    recent = await process.database.audit.recent(harness.caller.principal, 50)
     return [entry.result for entry in recent if entry.action == "consent"]
 
 
-async def need(process: Process, stage: ProcessHost, scopes: frozenset[str] = READ) -> ElicitationRequired:
-    grant = await process.grant(stage.caller)
-    return await process.provisioning.ask(stage.caller, scopes, grant=grant)
+async def need(process: Process, harness: ProcessHost, scopes: frozenset[str] = READ) -> ElicitationRequired:
+    grant = await process.grant(harness.caller)
+    return await process.provisioning.ask(harness.caller, scopes, grant=grant)
 
 
 async def test_asking_gives_a_link_to_our_page_and_asks_nextcloud_nothing(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    asked = await need(process, stage)
+    asked = await need(process, harness)
 
     assert asked.url == page_url(asked.elicitation_id)
     assert str(asked) == module.ASK
     assert await state(process, asked.elicitation_id) is ElicitationState.PENDING
-    assert stage.network.asked == []
+    assert harness.network.asked == []
 
 
-async def test_asking_again_gives_the_same_link_and_widens_it(stage: ProcessHost, process: Process) -> None:
-    first = await need(process, stage)
-    second = await need(process, stage, WRITE)
+async def test_asking_again_gives_the_same_link_and_widens_it(harness: ProcessHost, process: Process) -> None:
+    first = await need(process, harness)
+    second = await need(process, harness, WRITE)
     consent_request = await process.view(first.elicitation_id)
 
     assert second.url == first.url
@@ -57,58 +57,58 @@ async def test_asking_again_gives_the_same_link_and_widens_it(stage: ProcessHost
     assert consent_request.needed == READ | WRITE
 
 
-async def test_what_the_settings_rule_out_is_not_asked_for(stage: ProcessHost) -> None:
-    process = await stage.process(bound=READ)
+async def test_what_the_settings_rule_out_is_not_asked_for(harness: ProcessHost) -> None:
+    process = await harness.process(bound=READ)
 
     with pytest.raises(MissingScope, match="notes:write"):
-        await need(process, stage, READ | WRITE)
+        await need(process, harness, READ | WRITE)
 
 
 async def test_without_a_page_the_link_leads_straight_to_nextcloud_and_names_the_limits(
-    stage: ProcessHost,
+    harness: ProcessHost,
 ) -> None:
-    process = await stage.process(bound=READ, direct=True)
+    process = await harness.process(bound=READ, direct=True)
 
-    first, second = await need(process, stage), await need(process, stage)
+    first, second = await need(process, harness), await need(process, harness)
 
     assert first.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
     assert second.url == first.url
     assert str(first) == f"{module.ASK} It will allow: notes:read."
-    assert len(stage.network.to("/login/v2")) == 1
+    assert len(harness.network.to("/login/v2")) == 1
 
 
-async def test_without_a_page_calls_that_come_together_share_one_link(stage: ProcessHost) -> None:
-    one, other = await stage.process(direct=True), await stage.process(direct=True)
+async def test_without_a_page_calls_that_come_together_share_one_link(harness: ProcessHost) -> None:
+    one, other = await harness.process(direct=True), await harness.process(direct=True)
     urls: list[str] = []
 
     async def ask(process: Process) -> None:
-        urls.append((await need(process, stage)).url)
+        urls.append((await need(process, harness)).url)
 
     await together(*[partial(ask, process) for process in (one, other, one, other)])
 
     assert len(set(urls)) == 1
 
 
-async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(stage: ProcessHost) -> None:
-    process = await stage.process(direct=True)
-    stage.network.before = stage.network.cut
+async def test_without_a_page_an_unreachable_nextcloud_is_said_and_tried_again(harness: ProcessHost) -> None:
+    process = await harness.process(direct=True)
+    harness.network.before = harness.network.cut
     with pytest.raises(Unreachable):
-        await need(process, stage)
+        await need(process, harness)
 
-    stage.network.before = None
-    asked = await need(process, stage)
+    harness.network.before = None
+    asked = await need(process, harness)
 
     assert asked.url.startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
-async def test_a_page_that_moved_is_linked_to_where_it_is_now(stage: ProcessHost) -> None:
+async def test_a_page_that_moved_is_linked_to_where_it_is_now(harness: ProcessHost) -> None:
     async def never_gone(_: str) -> bool:
         return False
 
-    one = await stage.process(pages=(lambda each: f"http://127.0.0.1:1/{each}", never_gone))
-    other = await stage.process(pages=(lambda each: f"http://127.0.0.1:2/{each}", never_gone))
+    one = await harness.process(pages=(lambda each: f"http://127.0.0.1:1/{each}", never_gone))
+    other = await harness.process(pages=(lambda each: f"http://127.0.0.1:2/{each}", never_gone))
 
-    first, second = await need(one, stage), await need(other, stage)
+    first, second = await need(one, harness), await need(other, harness)
 
     assert first.elicitation_id == second.elicitation_id
     assert second.url == f"http://127.0.0.1:2/{second.elicitation_id}"
@@ -117,7 +117,7 @@ async def test_a_page_that_moved_is_linked_to_where_it_is_now(stage: ProcessHost
     assert stored.url == second.url
 
 
-async def test_a_page_is_asked_for_its_link_when_the_request_is_stored(stage: ProcessHost) -> None:
+async def test_a_page_is_asked_for_its_link_when_the_request_is_stored(harness: ProcessHost) -> None:
     linked: list[str] = []
 
     async def never_gone(_: str) -> bool:
@@ -127,17 +127,17 @@ async def test_a_page_is_asked_for_its_link_when_the_request_is_stored(stage: Pr
         linked.append(elicitation_id)
         return f"http://127.0.0.1:1/{elicitation_id}"
 
-    process = await stage.process(pages=(link, never_gone))
+    process = await harness.process(pages=(link, never_gone))
 
     for _ in range(2):
-        asked = await need(process, stage)
+        asked = await need(process, harness)
         # A loopback page that looked before the request was stored took it for one that has ended.
         assert linked[-1] == asked.elicitation_id
         assert linked.count(asked.elicitation_id) > 1
 
 
 async def test_a_client_whose_page_ended_with_its_process_goes_straight_to_nextcloud(
-    stage: ProcessHost,
+    harness: ProcessHost,
 ) -> None:
     looked_for: list[str] = []
 
@@ -145,8 +145,8 @@ async def test_a_client_whose_page_ended_with_its_process_goes_straight_to_nextc
         looked_for.append(url)
         return True
 
-    process = await stage.process(bound=READ, pages=(lambda each: f"http://127.0.0.1:1/{each}", gone))
-    first, second, third = [await need(process, stage) for _ in range(3)]
+    process = await harness.process(bound=READ, pages=(lambda each: f"http://127.0.0.1:1/{each}", gone))
+    first, second, third = [await need(process, harness) for _ in range(3)]
 
     assert first.url.startswith("http://127.0.0.1:1/")
     assert second.url == third.url
@@ -157,19 +157,19 @@ async def test_a_client_whose_page_ended_with_its_process_goes_straight_to_nextc
 
 
 async def test_a_user_whose_access_was_refused_is_asked_to_give_it_again(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    await stage.connect(process)
-    opened = await process.accounts.open(stage.caller, READ)
-    await process.accounts.reject(stage.caller, opened)
+    await harness.connect(process)
+    opened = await process.accounts.open(harness.caller, READ)
+    await process.accounts.reject(harness.caller, opened)
 
-    assert str(await need(process, stage)) == module.ASK_AGAIN
+    assert str(await need(process, harness)) == module.ASK_AGAIN
 
 
-async def test_a_connected_user_is_asked_for_more(stage: ProcessHost, process: Process) -> None:
-    await stage.connect(process)
+async def test_a_connected_user_is_asked_for_more(harness: ProcessHost, process: Process) -> None:
+    await harness.connect(process)
 
-    assert str(await need(process, stage, WRITE)) == module.ASK_MORE
+    assert str(await need(process, harness, WRITE)) == module.ASK_MORE
 
 
 UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
@@ -177,9 +177,9 @@ UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 
 @pytest.mark.parametrize("elicitation_id", ["", "nonsense", UNKNOWN, UNKNOWN.upper()])
 async def test_unknown_and_malformed_ids_lead_nowhere(
-    stage: ProcessHost, process: Process, elicitation_id: str
+    harness: ProcessHost, process: Process, elicitation_id: str
 ) -> None:
-    assert await process.provisioning.find(elicitation_id, stage.caller.principal) is None
+    assert await process.provisioning.find(elicitation_id, harness.caller.principal) is None
     assert await process.view(elicitation_id) is None
     assert await process.provisioning.finished([elicitation_id]) == [elicitation_id]
     with pytest.raises(ElicitationUnknown):
@@ -188,31 +188,31 @@ async def test_unknown_and_malformed_ids_lead_nowhere(
         await process.decline(elicitation_id)
 
 
-async def test_another_users_consent_request_looks_like_none(stage: ProcessHost, process: Process) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_another_users_consent_request_looks_like_none(harness: ProcessHost, process: Process) -> None:
+    consent_request = await process.ask(harness.caller)
 
     assert await process.provisioning.find(consent_request.id, STRANGER.principal) is None
-    assert await process.provisioning.find(consent_request.id, stage.caller.principal) == consent_request
+    assert await process.provisioning.find(consent_request.id, harness.caller.principal) == consent_request
 
 
 async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_here(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    elsewhere = await stage.process(url="http://elsewhere.test")
-    consent_request = await process.ask(stage.caller)
+    elsewhere = await harness.process(url="http://elsewhere.test")
+    consent_request = await process.ask(harness.caller)
 
     assert await elsewhere.view(consent_request.id) is None
     with pytest.raises(ElicitationUnknown):
         await elsewhere.approve(consent_request.id, READ)
     assert await state(process, consent_request.id) is ElicitationState.PENDING
-    assert stage.network.asked == []
+    assert harness.network.asked == []
 
 
 async def test_a_consent_request_straight_to_nextcloud_has_no_page(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    direct = await stage.process(direct=True)
-    consent_request = await direct.ask(stage.caller)
+    direct = await harness.process(direct=True)
+    consent_request = await direct.ask(harness.caller)
 
     assert await process.view(consent_request.id) is None
     with pytest.raises(ElicitationUnknown):
@@ -220,10 +220,10 @@ async def test_a_consent_request_straight_to_nextcloud_has_no_page(
     assert await state(process, consent_request.id) is ElicitationState.PENDING
 
 
-async def test_the_page_shows_what_is_asked_offered_and_granted(stage: ProcessHost) -> None:
-    process = await stage.process(bound=READ | WRITE)
-    await stage.connect(process)
-    consent_request = await process.ask(stage.caller, WRITE)
+async def test_the_page_shows_what_is_asked_offered_and_granted(harness: ProcessHost) -> None:
+    process = await harness.process(bound=READ | WRITE)
+    await harness.connect(process)
+    consent_request = await process.ask(harness.caller, WRITE)
 
     shown = await process.view(consent_request.id)
 
@@ -231,14 +231,16 @@ async def test_the_page_shows_what_is_asked_offered_and_granted(stage: ProcessHo
     assert (shown.needed, shown.offered, shown.granted) == (WRITE, READ | WRITE, READ)
     assert (shown.client_name, shown.nextcloud_host) == ("Claude Code", "nextcloud.test")
     assert (shown.login_url, shown.account_name, shown.failure) == (None, None, None)
-    assert shown.expires_at == stage.clock() + module.LIFETIME
+    assert shown.expires_at == harness.clock() + module.LIFETIME
 
 
-async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_since(stage: ProcessHost) -> None:
-    await stage.connect(await stage.process(bound=READ | WRITE), READ | WRITE)
+async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_since(
+    harness: ProcessHost,
+) -> None:
+    await harness.connect(await harness.process(bound=READ | WRITE), READ | WRITE)
     files = frozenset({"files:read"})
-    narrower = await stage.process(bound=READ | files)
-    consent_request = await narrower.ask(stage.caller, files)
+    narrower = await harness.process(bound=READ | files)
+    consent_request = await narrower.ask(harness.caller, files)
 
     shown = await narrower.view(consent_request.id)
 
@@ -246,19 +248,19 @@ async def test_the_page_shows_nothing_as_granted_that_the_settings_took_out_sinc
     assert (shown.offered, shown.granted) == (READ | files, READ)
 
 
-async def test_looking_at_the_page_changes_nothing(stage: ProcessHost, process: Process) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_looking_at_the_page_changes_nothing(harness: ProcessHost, process: Process) -> None:
+    consent_request = await process.ask(harness.caller)
 
     await process.view(consent_request.id)
 
     assert await state(process, consent_request.id) is ElicitationState.PENDING
-    assert stage.network.asked == []
+    assert harness.network.asked == []
 
 
 async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    consent_request = await process.ask(stage.caller)
+    consent_request = await process.ask(harness.caller)
 
     shown = await process.approve(consent_request.id, READ)
 
@@ -267,39 +269,39 @@ async def test_allowing_opens_the_consent_request_and_starts_one_at_nextcloud(
     assert shown.login_url.get_secret_value().startswith(f"{NEXTCLOUD}/login/v2/flow/")
 
 
-async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(stage: ProcessHost) -> None:
-    process = await stage.process(bound=READ)
-    consent_request = await process.ask(stage.caller)
+async def test_allowing_more_than_the_settings_offer_gives_what_they_offer(harness: ProcessHost) -> None:
+    process = await harness.process(bound=READ)
+    consent_request = await process.ask(harness.caller)
     await process.approve(consent_request.id, READ | WRITE)
-    stage.confirm()
+    harness.confirm()
 
     await process.poller.run_once()
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ
 
 
 async def test_an_unreachable_nextcloud_leaves_the_consent_request_open_for_another_try(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    consent_request = await process.ask(stage.caller)
-    stage.network.before = stage.network.cut
+    consent_request = await process.ask(harness.caller)
+    harness.network.before = harness.network.cut
     with pytest.raises(Unreachable):
         await process.approve(consent_request.id, READ)
 
-    stage.network.before = None
+    harness.network.before = None
     shown = await process.approve(consent_request.id, READ)
 
     assert shown.login_url is not None
 
 
 async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    other = await stage.process()
-    consent_request = await process.ask(stage.caller)
+    other = await harness.process()
+    consent_request = await process.ask(harness.caller)
 
     await together(
         partial(process.approve, consent_request.id, READ),
@@ -308,41 +310,43 @@ async def test_allowing_in_two_tabs_at_once_is_one_consent_request_and_one_grant
     )
     flow = await process.database.login_flows.find(consent_request.id)
     assert flow is not None
-    for index, started in enumerate(stage.sandbox.state.login_flows):
+    for index, started in enumerate(harness.sandbox.state.login_flows):
         if started.login_token in flow.login_url.get_secret_value():
-            stage.confirm(flow=index)
+            harness.confirm(flow=index)
     await together(process.poller.run_once, other.poller.run_once)
 
     assert await state(process, consent_request.id) is ElicitationState.COMPLETE
-    assert await results(process, stage) == ["granted"]
-    assert len(stage.app_passwords) == 1
+    assert await results(process, harness) == ["granted"]
+    assert len(harness.app_passwords) == 1
 
 
-async def test_a_user_that_goes_back_and_ticks_less_gives_less(stage: ProcessHost, process: Process) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_a_user_that_goes_back_and_ticks_less_gives_less(
+    harness: ProcessHost, process: Process
+) -> None:
+    consent_request = await process.ask(harness.caller)
     await process.approve(consent_request.id, READ | WRITE)
     await process.approve(consent_request.id, READ)
-    stage.confirm()
+    harness.confirm()
 
     await process.poller.run_once()
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ
 
 
-async def test_a_connected_user_allows_more_without_nextcloud(stage: ProcessHost, process: Process) -> None:
-    secret = await stage.connect(process)
-    asked = len(stage.network.asked)
-    consent_request = await process.ask(stage.caller, WRITE)
+async def test_a_connected_user_allows_more_without_nextcloud(harness: ProcessHost, process: Process) -> None:
+    secret = await harness.connect(process)
+    asked = len(harness.network.asked)
+    consent_request = await process.ask(harness.caller, WRITE)
 
     shown = await process.approve(consent_request.id, WRITE)
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert shown.state is ElicitationState.COMPLETE
     assert shown.account_name == "Alice Example"
-    assert len(stage.network.asked) == asked
+    assert len(harness.network.asked) == asked
     assert process.finished[-1] == consent_request.id
     assert grant is not None
     assert grant.permission is not None
@@ -351,26 +355,26 @@ async def test_a_connected_user_allows_more_without_nextcloud(stage: ProcessHost
 
 
 async def test_a_connected_user_that_allows_more_than_the_settings_offer_gives_what_they_offer(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
     files = frozenset({"files:read"})
-    await stage.connect(process)
-    bounded = await stage.process(bound=READ | files)
-    consent_request = await bounded.ask(stage.caller, files)
+    await harness.connect(process)
+    bounded = await harness.process(bound=READ | files)
+    consent_request = await bounded.ask(harness.caller, files)
 
     await bounded.approve(consent_request.id, files | WRITE)
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ | files
 
 
 async def test_a_connected_user_that_allows_twice_at_once_is_granted_once(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    await stage.connect(process)
-    consent_request = await process.ask(stage.caller, WRITE)
+    await harness.connect(process)
+    consent_request = await process.ask(harness.caller, WRITE)
     outcomes: list[str] = []
 
     async def approve() -> None:
@@ -383,13 +387,13 @@ async def test_a_connected_user_that_allows_twice_at_once_is_granted_once(
 
     assert "complete" in outcomes
     assert set(outcomes) <= {"complete", "over"}
-    assert await results(process, stage) == ["granted", "granted"]
+    assert await results(process, harness) == ["granted", "granted"]
 
 
-async def test_a_refused_access_is_not_enough_to_permit_more(stage: ProcessHost, process: Process) -> None:
-    await stage.connect(process)
-    await process.accounts.reject(stage.caller, await process.accounts.open(stage.caller, READ))
-    consent_request = await process.ask(stage.caller, WRITE)
+async def test_a_refused_access_is_not_enough_to_permit_more(harness: ProcessHost, process: Process) -> None:
+    await harness.connect(process)
+    await process.accounts.reject(harness.caller, await process.accounts.open(harness.caller, READ))
+    consent_request = await process.ask(harness.caller, WRITE)
 
     shown = await process.approve(consent_request.id, WRITE)
 
@@ -398,39 +402,39 @@ async def test_a_refused_access_is_not_enough_to_permit_more(stage: ProcessHost,
 
 
 async def test_allowing_while_a_disconnect_runs_brings_nothing_back(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    await stage.connect(process)
-    consent_request = await process.ask(stage.caller, WRITE)
+    await harness.connect(process)
+    consent_request = await process.ask(harness.caller, WRITE)
 
-    await process.accounts.disconnect(stage.caller)
+    await process.accounts.disconnect(harness.caller)
 
     with pytest.raises(ElicitationUnknown):
         await process.approve(consent_request.id, WRITE)
-    assert await process.grant(stage.caller) is None
+    assert await process.grant(harness.caller) is None
 
 
 async def test_the_state_machine_itself_stores_no_more_than_the_settings_offer(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
     files = frozenset({"files:read"})
-    await stage.connect(process)
-    bounded = await stage.process(bound=READ | files)
-    consent_request = await bounded.ask(stage.caller, files)
+    await harness.connect(process)
+    bounded = await harness.process(bound=READ | files)
+    consent_request = await bounded.ask(harness.caller, files)
     elicitation = await bounded.database.elicitations.find(consent_request.id)
     assert elicitation is not None
 
     # Past the service, which limits what a page sends.
     assert await bounded.provisioning.permit(elicitation, files | WRITE)
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
     assert grant.permission.scopes == READ | files
 
 
-async def test_a_client_declines_what_is_over_in_vain(stage: ProcessHost, process: Process) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_a_client_declines_what_is_over_in_vain(harness: ProcessHost, process: Process) -> None:
+    consent_request = await process.ask(harness.caller)
     await process.decline(consent_request.id)
 
     # As a client's own form does, without the page's service.
@@ -442,21 +446,21 @@ async def test_a_client_declines_what_is_over_in_vain(stage: ProcessHost, proces
 
 
 async def test_declining_ends_the_consent_request_and_wakes_who_waits(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    consent_request = await process.ask(stage.caller)
+    consent_request = await process.ask(harness.caller)
 
     await process.decline(consent_request.id)
 
     assert await state(process, consent_request.id) is ElicitationState.DECLINED
     assert process.finished == [consent_request.id]
     assert await process.provisioning.finished([consent_request.id]) == [consent_request.id]
-    assert await results(process, stage) == ["declined"]
+    assert await results(process, harness) == ["declined"]
 
 
 @pytest.mark.parametrize("again", ["approve", "decline"])
-async def test_what_is_over_stays_over(stage: ProcessHost, process: Process, again: str) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_what_is_over_stays_over(harness: ProcessHost, process: Process, again: str) -> None:
+    consent_request = await process.ask(harness.caller)
     await process.decline(consent_request.id)
 
     with pytest.raises(ElicitationUnknown):
@@ -469,34 +473,34 @@ async def test_what_is_over_stays_over(stage: ProcessHost, process: Process, aga
 
 
 async def test_a_declined_consent_request_makes_way_for_a_new_one(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    first = await process.ask(stage.caller)
+    first = await process.ask(harness.caller)
     await process.decline(first.id)
 
-    assert (await process.ask(stage.caller)).id != first.id
+    assert (await process.ask(harness.caller)).id != first.id
 
 
-async def test_a_consent_request_is_open_as_long_as_the_settings_say(stage: ProcessHost) -> None:
+async def test_a_consent_request_is_open_as_long_as_the_settings_say(harness: ProcessHost) -> None:
     half_an_hour = timedelta(minutes=30)
-    process = await stage.process(lifetime=half_an_hour)
-    consent_request = await process.ask(stage.caller)
-    stage.clock.forward(half_an_hour.total_seconds() - 1)
+    process = await harness.process(lifetime=half_an_hour)
+    consent_request = await process.ask(harness.caller)
+    harness.clock.forward(half_an_hour.total_seconds() - 1)
 
     shown = await process.view(consent_request.id)
 
     assert shown is not None
     assert (shown.state, shown.lifetime) == (ElicitationState.PENDING, half_an_hour)
-    stage.clock.forward(1)
+    harness.clock.forward(1)
     assert await state(process, consent_request.id) is ElicitationState.EXPIRED
 
 
-async def test_a_consent_request_expires_and_says_so(stage: ProcessHost, process: Process) -> None:
-    consent_request = await process.ask(stage.caller)
+async def test_a_consent_request_expires_and_says_so(harness: ProcessHost, process: Process) -> None:
+    consent_request = await process.ask(harness.caller)
     open_before = await process.provisioning.finished([consent_request.id])
-    stage.clock.forward(module.LIFETIME.total_seconds())
+    harness.clock.forward(module.LIFETIME.total_seconds())
 
-    found = await process.provisioning.find(consent_request.id, stage.caller.principal)
+    found = await process.provisioning.find(consent_request.id, harness.caller.principal)
     await process.provisioning.expire()
 
     assert open_before == []
@@ -508,23 +512,23 @@ async def test_a_consent_request_expires_and_says_so(stage: ProcessHost, process
 
 
 async def test_a_consent_request_whose_key_is_lost_counts_as_finished_and_blocks_no_other(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    lost = await process.ask(stage.caller)
-    other = await stage.process(keys=KeyRing.parse([SecretStr(new_key())]))
+    lost = await process.ask(harness.caller)
+    other = await harness.process(keys=KeyRing.parse([SecretStr(new_key())]))
 
     assert await other.provisioning.finished([lost.id]) == [lost.id]
-    assert (await need(other, stage)).elicitation_id != lost.id
+    assert (await need(other, harness)).elicitation_id != lost.id
 
 
 async def test_a_consent_request_that_vanishes_while_it_is_allowed_is_over(
-    stage: ProcessHost, process: Process
+    harness: ProcessHost, process: Process
 ) -> None:
-    await stage.connect(process)
-    consent_request = await process.ask(stage.caller, WRITE)
+    await harness.connect(process)
+    consent_request = await process.ask(harness.caller, WRITE)
 
     assert await process.consent_service.allow(consent_request.id, process.user, "", WRITE) is None
-    stage.sql("DELETE FROM elicitations")
+    harness.sql("DELETE FROM elicitations")
 
     with pytest.raises(ElicitationUnknown):
         await process.consent_service.view(consent_request.id, process.user)
@@ -537,11 +541,11 @@ async def test_a_single_user_server_has_no_sign_in(process: Process) -> None:
 
 @pytest.mark.parametrize(("mapped", "permitted"), [("alice", True), (None, True), ("bob", False)])
 async def test_more_is_permitted_on_the_account_alone_that_the_mapping_gives(
-    stage: ProcessHost, process: Process, mapped: str | None, *, permitted: bool
+    harness: ProcessHost, process: Process, mapped: str | None, *, permitted: bool
 ) -> None:
     """The operator may have changed the mapping since the user connected."""
-    await stage.connect(process)
-    elicitation = await process.ask(stage.caller, WRITE)
+    await harness.connect(process)
+    elicitation = await process.ask(harness.caller, WRITE)
 
     if permitted:
         assert await process.provisioning.permit(elicitation, WRITE, uid=mapped)
@@ -549,7 +553,7 @@ async def test_more_is_permitted_on_the_account_alone_that_the_mapping_gives(
         with pytest.raises(WrongAccount, match="Disconnect first"):
             await process.provisioning.permit(elicitation, WRITE, uid=mapped)
 
-    grant = await process.grant(stage.caller)
+    grant = await process.grant(harness.caller)
     assert grant is not None
     assert grant.permission is not None
     assert (grant.permission.scopes >= WRITE) is permitted

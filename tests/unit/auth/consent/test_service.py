@@ -256,13 +256,15 @@ async def test_nothing_ticked_is_nothing_allowed(people: ConsentSetup) -> None:
 
 
 async def test_only_what_the_operator_allows_is_stored(tmp_path: Path, template: Path) -> None:
-    async with open_consent_service(tmp_path, template, bound=READ) as stage:
-        consent_request, alice = await stage.ask(), await stage.browser()
-        url = await stage.allow(consent_request, alice, READ | WRITE)
-        await stage.consent_service.finish_grant(stage.provider.confirm(url, "alice"), alice.who, alice.token)
-        await stage.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
+    async with open_consent_service(tmp_path, template, bound=READ) as harness:
+        consent_request, alice = await harness.ask(), await harness.browser()
+        url = await harness.allow(consent_request, alice, READ | WRITE)
+        await harness.consent_service.finish_grant(
+            harness.provider.confirm(url, "alice"), alice.who, alice.token
+        )
+        await harness.consent_service.confirm(consent_request, alice.who, alice.token, mine=True)
 
-        grant = await stage.grant()
+        grant = await harness.grant()
 
     assert grant is not None
     assert grant.permission is not None

@@ -15,24 +15,24 @@ pytestmark = pytest.mark.usefixtures("own_data_dir")
 KEY = new_key()
 
 
-async def examined(stage: ProcessHost, *, url: str = NEXTCLOUD, **overrides: object) -> list[Finding]:
+async def examined(harness: ProcessHost, *, url: str = NEXTCLOUD, **overrides: object) -> list[Finding]:
     settings = load(
-        **({"nextcloud_host": url, "data_dir": stage.folder, "token_encryption_keys": KEY} | overrides)
+        **({"nextcloud_host": url, "data_dir": harness.folder, "token_encryption_keys": KEY} | overrides)
     )
-    async with open_pool(ca_bundle=None, user_agent="doctor", transport=stage.network) as pool:
+    async with open_pool(ca_bundle=None, user_agent="doctor", transport=harness.network) as pool:
         nextcloud = Nextcloud(NextcloudUrl.parse(url), pool)
-        return await look_at_connections(settings, nextcloud, url=url, clock=stage.clock)
+        return await look_at_connections(settings, nextcloud, url=url, clock=harness.clock)
 
 
 @pytest.fixture
-def keyed(stage: ProcessHost) -> ProcessHost:
-    stage.keys = KeyRing.parse([SecretStr(KEY)])
-    return stage
+def keyed(harness: ProcessHost) -> ProcessHost:
+    harness.keys = KeyRing.parse([SecretStr(KEY)])
+    return harness
 
 
-async def test_without_a_database_nothing_is_said_and_none_is_made(stage: ProcessHost) -> None:
-    assert await examined(stage) == []
-    assert not (stage.folder / "state.db").exists()
+async def test_without_a_database_nothing_is_said_and_none_is_made(harness: ProcessHost) -> None:
+    assert await examined(harness) == []
+    assert not (harness.folder / "state.db").exists()
 
 
 async def test_a_connection_that_works_is_fine(keyed: ProcessHost) -> None:
@@ -83,12 +83,12 @@ async def test_a_nextcloud_that_breaks_off_ends_the_attempts(keyed: ProcessHost)
 
 @pytest.mark.parametrize(("valid", "verdict"), [(True, Verdict.OK), (False, Verdict.FAIL)])
 async def test_the_app_password_of_the_settings_is_tried(
-    stage: ProcessHost, *, valid: bool, verdict: Verdict
+    harness: ProcessHost, *, valid: bool, verdict: Verdict
 ) -> None:
-    made = stage.sandbox.state.new_app_password(stage.sandbox.state.users["alice"])
+    made = harness.sandbox.state.new_app_password(harness.sandbox.state.users["alice"])
     secret = made.secret if valid else "wrong"
 
-    (finding,) = await examined(stage, nextcloud_username="alice", nextcloud_app_password=SecretStr(secret))
+    (finding,) = await examined(harness, nextcloud_username="alice", nextcloud_app_password=SecretStr(secret))
 
     assert finding.verdict is verdict
     assert "NEXTCLOUD_APP_PASSWORD" in finding.text
