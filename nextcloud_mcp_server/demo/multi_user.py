@@ -301,7 +301,7 @@ async def play_multi_user(
     """
     narrator = Narrator(out, live=out.isatty() and not plain)
     since = anyio.current_time()
-    narrator.headline(f"Nextcloud for the assistants of many people, in the form “{dialect}”")
+    narrator.headline(f"Nextcloud for the assistants of many users, in the form “{dialect}”")
     try:
         with anyio.fail_after(_AT_MOST_SECONDS):
             await (_play if mode == "oidc" else _play_builtin)(dialect, narrator, version)

@@ -48,7 +48,7 @@ that is wrong.
 """
 
 _PAGE_MULTI_USER = """
-## For many people
+## For many users
 
 These have no effect with `MODE=personal`. `NEXTCLOUD_MCP_SERVER_URL` and `TOKEN_ENCRYPTION_KEYS` are required then too.
 
@@ -92,13 +92,13 @@ These belong to `nextcloud-mcp-server serve` and have no variable.
 """
 
 _EXAMPLE_PARTS = {
-    BOTH_MODES[0]: "# ---- For many people: all below has no effect with MODE=personal. ----\n",
+    BOTH_MODES[0]: "# ---- For many users: all below has no effect with MODE=personal. ----\n",
     OIDC[0]: "# ---- With MODE=oidc ----\n",
     BUILTIN[0]: "# ---- With MODE=builtin ----\n",
 }
 
 _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the program (make docs): edit a copy.
-# Copy to .env for docker compose, or export what you need. Every line is optional; most people set
+# Copy to .env for docker compose, or export what you need. Every line is optional; most users set
 # NEXTCLOUD_HOST alone, or nothing and use --nextcloud.
 """
 
@@ -106,9 +106,9 @@ _EXAMPLE_HEAD = """# Settings of the Nextcloud MCP server, printed from the prog
 _TOOLS_HEAD = """# Tools
 
 This page is printed from the program (`make docs`). It is what a model reads about each tool, and
-what the person must have allowed before it runs. `notes` and `files` are on by default;
+what the user must have allowed before it runs. `notes` and `files` are on by default;
 `TOOLSETS` (or `--toolsets`) names the groups that are on instead, `EXCLUDE_TOOLS` leaves out single tools, and
-`READ_ONLY=true` all that need a scope ending in `:write`. The connection tools are always on. What a person's
+`READ_ONLY=true` all that need a scope ending in `:write`. The connection tools are always on. What a user's
 Nextcloud has no app for is not offered to them, as far as Nextcloud tells which apps it has.
 
 A client over HTTP can ask for fewer with the headers `X-MCP-Toolsets: notes,calendar` and
@@ -128,7 +128,7 @@ One rule for all tools:
 - `idempotentHint`: repeating the same call changes nothing more. So it is with all that reads, with all that
   deletes, with every change that needs the `etag` of what was read (the second call is refused, as there is another
   one), and with what sets a state or makes what must not be there yet. It is not set where each call adds something.
-- `openWorldHint`: it reaches other people. Nextcloud notifies or invites them, or shows it to them: all that changes
+- `openWorldHint`: it reaches other users. Nextcloud notifies or invites them, or shows it to them: all that changes
   shares, events, Deck, Talk, the status or a collective, and comments on files.
 
 | tool | title | hints |

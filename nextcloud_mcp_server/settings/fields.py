@@ -41,8 +41,8 @@ class GeneralFields(BaseModel, defer_build=True):
 
     mode: Annotated[Literal["personal", "oidc", "builtin"], Lower, Trait.NOT_CARRIED] = Field(
         default="personal",
-        description="Who may call: `personal` is one person on one computer; `oidc` is any number of people, "
-        "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of people, who sign "
+        description="Who may call: `personal` is one user on one computer; `oidc` is any number of users, "
+        "who sign in at an identity provider (docs/quickstart-oidc.md); `builtin` is any number of users, who sign "
         "in with Nextcloud itself (docs/quickstart-builtin.md).",
     )
     nextcloud_host: Annotated[Typed | None, Trait.ADDRESS, Trait.NOT_CARRIED] = Field(
@@ -58,7 +58,7 @@ class GeneralFields(BaseModel, defer_build=True):
     nextcloud_mcp_server_url: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,
         description="Address under which browsers and clients reach this server over HTTP; clients are given "
-        "it with `/mcp` behind it. Default: where it listens. Required for many people.",
+        "it with `/mcp` behind it. Default: where it listens. Required for many users.",
     )
     nextcloud_username: str | None = Field(
         default=None,
@@ -91,7 +91,7 @@ class GeneralFields(BaseModel, defer_build=True):
         default=(),
         description="Keys that seal what is stored (make one with `nextcloud-mcp-server keys new`), by "
         "commas: the first one seals, all of them open. Default: a key file made in `DATA_DIR`. Required for "
-        "many people.",
+        "many users.",
     )
     nextcloud_mcp_secret: Annotated[SecretStr | None, Trait.NOT_CARRIED] = Field(
         default=None,
@@ -120,7 +120,7 @@ class GeneralFields(BaseModel, defer_build=True):
         default=60,
         ge=1,
         le=3600,
-        description="How often Nextcloud is asked for changes, for each person of whom a client has subscribed to "
+        description="How often Nextcloud is asked for changes, for each user of whom a client has subscribed to "
         "resources. Each time costs one small request for each app, and nothing while no client has subscribed.",
     )
     toolsets: Annotated[Words, Trait.NOT_CARRIED] = Field(
@@ -142,7 +142,7 @@ class GeneralFields(BaseModel, defer_build=True):
     local_folder: Path | None = Field(
         default=None,
         description="Folder of this computer that the toolset `upload` may read files from and save files in. "
-        "Default: none. For one person over stdio alone.",
+        "Default: none. For one user over stdio alone.",
     )
     output_schemas: bool = Field(
         default=False,
@@ -150,7 +150,7 @@ class GeneralFields(BaseModel, defer_build=True):
     )
     consent_page: Annotated[Literal["auto", "loopback", "nextcloud"], Lower] = Field(
         default="auto",
-        description="Where people consent with a server over stdio: on a page of this computer (`loopback`), or "
+        description="Where users consent with a server over stdio: on a page of this computer (`loopback`), or "
         "straight at Nextcloud (`nextcloud`), which allows all that the toolsets need. `auto` is `nextcloud` "
         "where no browser reaches this computer: over SSH and in containers.",
     )
@@ -182,7 +182,7 @@ class GeneralFields(BaseModel, defer_build=True):
     transport: Annotated[Literal["stdio", "http"], Trait.OPTION] = Field(
         default="stdio",
         description="`stdio` for a client that starts the server itself, `http` for the others. A server "
-        "for many people always uses `http`.",
+        "for many users always uses `http`.",
     )
     # HOST and PORT belong to shells and hosters.
     host: Annotated[str, Variable("NEXTCLOUD_MCP_HOST"), Trait.NOT_CARRIED] = Field(

@@ -41,7 +41,7 @@ class MultiUserFields(BaseModel, defer_build=True):
         default=1_200,
         ge=60,
         le=600_000,
-        description="How many requests a minute one person's clients may make together, and one client alone half as "
+        description="How many requests a minute one user's clients may make together, and one client alone half as "
         "many. What comes faster waits, and is refused when it would wait for longer than ten seconds.",
     )
 
@@ -61,7 +61,7 @@ class OidcFields(BaseModel, defer_build=True):
     )
     oidc_client_id: str | None = Field(
         default=None,
-        description="Id of this server's own client at the identity provider, with which people sign in on "
+        description="Id of this server's own client at the identity provider, with which users sign in on "
         "its pages. Required.",
     )
     oidc_client_secret: SecretStr | None = Field(
@@ -75,7 +75,7 @@ class OidcFields(BaseModel, defer_build=True):
     oidc_identity_claim: str = Field(
         default="sub",
         min_length=1,
-        description="Claim that names a person for good, in access tokens and ID tokens alike. After a "
+        description="Claim that names a user for good, in access tokens and ID tokens alike. After a "
         "change the server takes every user for a new one. `email` counts only with `email_verified` beside it.",
     )
     oidc_token_types: Words = Field(
@@ -85,7 +85,7 @@ class OidcFields(BaseModel, defer_build=True):
     )
     token_scopes: Annotated[Literal["required", "ignore"], Lower] = Field(
         default="required",
-        description="`required`: a client may do what its token's scopes say, within what the person allows. "
+        description="`required`: a client may do what its token's scopes say, within what the user allows. "
         "`ignore`: a token that names none of our scopes is not limited by them, for a provider that cannot issue "
         "them; one that names some is held to those. The bundles `read`, `write` and each app's name (`mail`, `files`) "
         "count as scopes of this server, also where the provider means another service: SCOPE_PREFIX tells them apart.",
@@ -105,14 +105,14 @@ class OidcFields(BaseModel, defer_build=True):
     account_mapping: str = Field(
         default="confirm",
         min_length=1,
-        description="Which Nextcloud account belongs to a person. Recommended: the name of a claim (such as "
+        description="Which Nextcloud account belongs to a user. Recommended: the name of a claim (such as "
         "`preferred_username`) whose value is the account's user id, and which users cannot change themselves; any "
-        "other account is refused. `confirm` asks each person whether the account they signed in to is their own, for "
+        "other account is refused. `confirm` asks each user whether the account they signed in to is their own, for "
         "identity providers that cannot name it: the server takes their word for it.",
     )
     grant_provider: Annotated[Literal["nextcloud_oauth2", "oidc_refresh", "login_flow"], Lower] = Field(
         default="nextcloud_oauth2",
-        description="How access to a person's Nextcloud is obtained and kept: `nextcloud_oauth2` by Nextcloud's "
+        description="How access to a user's Nextcloud is obtained and kept: `nextcloud_oauth2` by Nextcloud's "
         "own OAuth2 (any Nextcloud); `oidc_refresh` by the identity provider's tokens (needs the app "
         "`user_oidc`); `login_flow` by an app password (needs a claim in `ACCOUNT_MAPPING`).",
     )
@@ -135,14 +135,14 @@ class BuiltinFields(BaseModel, defer_build=True):
 
     allowed_clients: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
-        description="Which clients people may connect, by commas; none named allows all. A client counts by the host "
+        description="Which clients users may connect, by commas; none named allows all. A client counts by the host "
         "of the document that describes it, such as `claude.ai` or `*.example.org`; one that registers itself by "
-        "every place it may send people back to: a host, `localhost` for a program on their computer, or a scheme "
+        "every place it may send users back to: a host, `localhost` for a program on their computer, or a scheme "
         "such as `cursor:`.",
     )
     denied_clients: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
-        description="Which clients no person may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
+        description="Which clients no user may connect, in the same words; wins over `ALLOWED_CLIENTS`.",
     )
     allowed_groups: Annotated[Words, Trait.LIMIT] = Field(
         default=(),
@@ -168,12 +168,12 @@ class BuiltinFields(BaseModel, defer_build=True):
     )
     private_schemes: Words = Field(
         default=("cursor",),
-        description="Schemes of programs' own addresses, such as `cursor` for `cursor://…`, that people may be sent "
+        description="Schemes of programs' own addresses, such as `cursor` for `cursor://…`, that users may be sent "
         "back to, by commas.",
     )
     plain_hosts: Words = Field(
         default=(),
-        description="Hosts on your own network that people may be sent back to without encryption (`http://`), by "
+        description="Hosts on your own network that users may be sent back to without encryption (`http://`), by "
         "commas.",
     )
     refresh_grace_seconds: int = Field(
@@ -187,6 +187,6 @@ class BuiltinFields(BaseModel, defer_build=True):
         default=90,
         ge=1,
         le=365,
-        description="How long a sign-in of a client lasts; then the person signs in again, however often the client "
+        description="How long a sign-in of a client lasts; then the user signs in again, however often the client "
         "was used.",
     )

@@ -22,7 +22,7 @@ from nextcloud_mcp_server.web.request_context import ACCOUNT, RequestContext, ou
 _LONGEST_CLIENT_ID = 2_048
 #: How long a client is shown as new.
 _NEW = timedelta(days=7)
-_LOOKING = frozenset({"get", "list", "search", "read", "check"})
+_LOOKING = frozenset({"get", "list", "search", "fetch", "read", "check"})
 #: The messages that the next page may show once, each of a success; only `UNFINISHED` ones need care.
 MESSAGES = frozenset({
     "saved",
@@ -84,8 +84,9 @@ class Card:
     def of(cls, client: ClientView, *, now: datetime, alone: bool) -> "Card":
         """Build the card of a client."""
         rows = rows_of(client.offered | client.scopes, chosen=client.scopes)
-        # Other audit entries, such as a consent, have no underscore: they are no action of the client.
-        recent = [recent for recent in client.recent if "_" in recent.action]
+        # Other audit entries, such as a consent, are no action of the client. Their names have no underscore, as those
+        # of a few tools have none.
+        recent = [one for one in client.recent if "_" in one.action or says(f"action.{one.action}")]
         used = max((*filter(None, [client.last_used_at]), *(one.at for one in recent)), default=None)
         return cls(
             id=client.client_id,

@@ -71,9 +71,10 @@ def test_requests_leave_from_these_modules_alone() -> None:
         "nextcloud/http.py",
         "nextcloud/login_pages.py",
         "nextcloud/body.py",
-        # To the identity provider and to the address of a client's document, with limits of their own.
+        # To the identity provider, and to the addresses of a client's document and logo, with limits of their own.
         "auth/outgoing.py",
         "auth/builtin/document_source.py",
+        "auth/builtin/client_logos.py",
         # Reads headers alone.
         "commands/setup.py",
     }
@@ -94,6 +95,7 @@ def test_streams_are_read_by_these_modules_alone() -> None:
         "nextcloud/entries.py",
         "auth/outgoing.py",
         "auth/builtin/document_source.py",
+        "auth/builtin/client_logos.py",
     }
 
 

@@ -43,6 +43,20 @@ async def test_a_signed_in_user_need_not_sign_in_again(
     assert consent_service.statements.changes == []
 
 
+async def test_calls_of_tools_without_an_underscore_are_shown_and_consents_are_not(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages
+) -> None:
+    await consent_service.client(recent=consent_service.did("fetch", "search", "consent", "refresh"))
+    await sign_in(people, consent_service)
+
+    page = await people.get(ACCOUNT)
+
+    assert "<span>Searched notes and files</span>" in page.text
+    assert "<span>Read a note or file</span>" in page.text
+    assert "<bdi>consent</bdi>" not in page.text
+    assert "<bdi>refresh</bdi>" not in page.text
+
+
 async def test_each_app_is_shown_with_what_it_may_do_since_when_and_what_it_did(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:
