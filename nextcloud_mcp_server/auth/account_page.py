@@ -36,6 +36,7 @@ REVOKE_SECONDS = 5.0
 _ENTRIES_READ = 300
 _ACTIONS_SHOWN = 10
 _ALERT_SHOWN = timedelta(days=30)
+_MOST_ALERTS = 10
 
 
 class ClientTokens(Protocol):
@@ -81,6 +82,11 @@ class AccountPage:
         grant = await self._database.grants.find(who.principal, "")
         permissions = await self._database.grants.permissions(who.principal)
         entries = await self._database.audit.recent(who.principal, _ENTRIES_READ)
+        # Looked for by themselves: a client could call until other entries are the latest.
+        since = self._clock() - _ALERT_SHOWN
+        reused = await self._database.audit.recent_with(
+            who.principal, (CODE_USED, TOKEN_USED), since=since, limit=_MOST_ALERTS
+        )
         holders = [] if self._tokens is None else await self._tokens.holders(who.principal)
         return AccountView(
             nextcloud_host=self._policy.nextcloud_host,
@@ -89,11 +95,7 @@ class AccountPage:
             needs_reauth=grant is not None and grant.credential.needs_reauth,
             clients=tuple(self._client(permission, entries) for permission in permissions),
             signed_in=tuple(self._signed_in(holder, permissions) for holder in holders),
-            alerts=tuple(
-                ReusedToken(_name_of(entry.client_id, permissions), entry.at)
-                for entry in entries
-                if entry.result in (CODE_USED, TOKEN_USED) and self._clock() - entry.at < _ALERT_SHOWN
-            ),
+            alerts=tuple(ReusedToken(_name_of(entry.client_id, permissions), entry.at) for entry in reused),
         )
 
     def _signed_in(self, holder: Holder, permissions: Sequence[Permission]) -> SignedInClient:
