@@ -20,6 +20,9 @@ UNREADABLE = "(sealed with a key that is no longer configured)"
 #: So many rows are deleted in one transaction, so that others can write in between.
 _PURGED_AT_ONCE = 1_000
 
+#: Results have no index: so many of a user's entries are looked at for one, the latest.
+_LOOKED_AT = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class NumberedEntry:
@@ -57,6 +60,24 @@ class AuditRepository:
         itself must not be lost with a key.
         """
         query = select(audit).where(owned_by(audit.c, principal)).order_by(audit.c.number.desc()).limit(limit)
+        async with self._transactions.reading() as connection:
+            rows = (await connection.execute(query)).all()
+        return [_entry(self._transactions.keys, row) for row in rows]
+
+    async def recent_with(
+        self, principal: Principal, results: Sequence[str], *, since: datetime, limit: int
+    ) -> list[AuditEntry]:
+        """Return the entries with these results, from `since` on, of a user's latest 20,000 entries; see `recent`."""
+        own = owned_by(audit.c, principal)
+        newest = select(audit.c.number).where(own).order_by(audit.c.number.desc())
+        before_them = newest.offset(_LOOKED_AT).limit(1).scalar_subquery()
+        query = (
+            select(audit)
+            .where(own, audit.c.number > func.coalesce(before_them, 0))
+            .where(audit.c.result.in_(results), audit.c.at >= since)
+            .order_by(audit.c.number.desc())
+            .limit(limit)
+        )
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
         return [_entry(self._transactions.keys, row) for row in rows]

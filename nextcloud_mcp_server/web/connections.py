@@ -216,8 +216,11 @@ class LimitedConnection(H11Protocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count one connection less."""
+        """Count one connection less, and let nothing keep it in memory."""
         super().connection_lost(exc)
+        # uvicorn stops this timer only for a connection that was closed, and not for one that was reset: it would hold
+        # the connection, with all headers of its last request, until it would have ended anyway.
+        self._unset_keepalive_if_required()
         self._stop_watching()
         self._count_less()
 

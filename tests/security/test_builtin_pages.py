@@ -388,6 +388,17 @@ async def test_a_name_can_make_the_page_say_nothing_else(
     assert page.headers.get_list("set-cookie")[0].startswith("browser=")
 
 
+@pytest.mark.parametrize("name", ["CLAUD\u039e", "CL\u2206UDE", "CL\u2200UDE", "Claud\u2203"])
+async def test_a_name_written_with_signs_in_place_of_letters_is_marked(
+    builtin_app: BuiltinApp, http: httpx2.AsyncClient, name: str
+) -> None:
+    client_id = (await builtin_app.register(http, client_name=name))["client_id"]
+
+    page = await http.get(builtin_app.authorize_url(client_id))
+
+    assert 'role="alert"' in page.text
+
+
 async def test_looking_at_a_link_has_no_effect(
     builtin_app: BuiltinApp, http: httpx2.AsyncClient, client_id: str
 ) -> None:

@@ -1,6 +1,8 @@
 """Attack: many connections that send next to nothing, and stay."""
 
+import gc
 import socket
+import struct
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
@@ -10,13 +12,13 @@ import h11
 import httpx2
 import pytest
 import uvicorn
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
+from nextcloud_mcp_server.web.connections import ConnectionLimits, LimitedConnection, server_config
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
 from tests.integration.personal_app import until
 
@@ -104,6 +106,28 @@ async def test_a_request_that_does_not_arrive_in_time_ends_its_connection(
         answer = await until_closed(stream, dribble=dribble if sent else b"")
 
     assert answered in answer
+
+
+async def test_a_connection_that_was_reset_after_its_answer_is_not_kept() -> None:
+    limits = ConnectionLimits()
+    # The kernel resets it when it is closed, in place of the usual end.
+    reset = struct.pack("ii", 1, 0)
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(one, LimitedConnection) and one.limits is limits for one in gc.get_objects())
+
+    async with serving(limits) as port:
+        for _ in range(3):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(HEAD + b"Content-Length: 0\r\n\r\n")
+                assert b"200 OK" in await stream.receive()
+                stream.extra(SocketAttribute.raw_socket).setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, reset
+                )
+
+        await until(lambda: not limits.open)
+        await until(lambda: not kept())
 
 
 async def test_hundreds_of_slow_sockets_are_gone_soon_and_others_are_served_meanwhile() -> None:

@@ -78,6 +78,10 @@ def test_a_known_name_from_another_place_is_an_imitation(name: str, known: str, 
         # Letters that are drawn as nothing, and one that no page shows.
         *(("Cl\u115faude", "Claude"), ("Cl\u3164aude", "Claude"), ("Cl\u2800aude", "Claude")),
         *(("Cl\ufe0faude", "Claude"), ("Cl\ue000aude", "Claude")),
+        # Signs with the shape of a letter, also in place of the last one.
+        *(("CLAUDΞ", "Claude"), ("CLAUD∃", "Claude"), ("CL∆UDE", "Claude"), ("CL∀UDE", "Claude")),
+        *(("C○dex", "Codex"), ("Code✗", "Codex"), ("CursoЯ", "Cursor"), ("Gemin¡", "Gemini")),
+        *(("OPEN▲I", "OpenAI"), ("OpenA│", "OpenAI"), ("ChatGP┬", "ChatGPT"), ("Le Cha†", "Le Chat")),
         *(("Cоdex", "Codex"), ("0penAI", "OpenAI"), ("Wi\u200dndsurf", "Windsurf"), ("VS Cоde", "VS Code")),
     ],
 )
