@@ -148,6 +148,10 @@ class _BoundedParser(h11.Connection):
             raise h11.RemoteProtocolError(self.refusal)
         return event
 
+    def drop_received(self) -> None:
+        """Free what has arrived and was not parsed; the connection is over."""
+        self._receive_buffer = type(self._receive_buffer)()
+
     def _too_many(self) -> str:
         if self._headers > MOST_HEADERS:
             return "The request has too many headers."
@@ -216,13 +220,21 @@ class LimitedConnection(H11Protocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count one connection less, and let nothing keep it in memory."""
+        """Count one connection less, and free what has arrived and nobody will read.
+
+        What else is left of it waits for Python's collector, which counts objects and not their bytes, and for the
+        application, which may be about to refuse the request.
+        """
         super().connection_lost(exc)
         # uvicorn stops this timer only for a connection that was closed, and not for one that was reset: it would hold
         # the connection, with all headers of its last request, until it would have ended anyway.
         self._unset_keepalive_if_required()
         self._stop_watching()
         self._count_less()
+        self.conn.drop_received()
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None:
+            cycle.body = bytearray()
 
     def _count_less(self) -> None:
         if self._network is None:

@@ -172,13 +172,17 @@ class AddressLimits:
 
     async def _count(self, kind: Kind, of_marked: Kind, address: str) -> None:
         """Count a request for the browser that sent it if that is marked, else for its address."""
+        who = address
         if mark := current_requester.get().mark:
+            who = f"mark {mark}"
+            # What is refused here is not counted below: one browser alone must not use up the share of all.
+            await self._limits.check(kind, who)
             try:
                 await self._limits.count(of_marked, address)
             except TooManyRequests:
                 # A user may have collected marks: from here on they are of no use in this network.
-                mark = ""
-        await self._limits.count(kind, f"mark {mark}" if mark else address)
+                who = address
+        await self._limits.count(kind, who)
 
     def _remember(self, token: bytes) -> None:
         self._worked[token] = None
@@ -198,8 +202,8 @@ class AddressLimits:
             logger.warning("a code could not be marked as spent: %s", error)
 
     async def _mcp(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        token = Headers(scope=scope).get("authorization", "")
-        known = hashlib.sha256(token.encode()).digest()
+        given = Headers(scope=scope).get("authorization", "")
+        known = _digest(given)
         if known not in self._worked:
             try:
                 await self._limits.check(Kind.FAILURE, address)
@@ -211,12 +215,12 @@ class AddressLimits:
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await self._learn(known if token else None, address, message["status"])
+                await self._learn(known if given else None, address, message["status"], scope["path"])
             await send(message)
 
         await self._app(scope, receive, send_counted)
 
-    async def _learn(self, token: bytes | None, address: str, status: int) -> None:
+    async def _learn(self, token: bytes | None, address: str, status: int, path: str) -> None:
         if token is None:
             # Every client's first request has no token, to learn where to get one.
             return
@@ -227,8 +231,15 @@ class AddressLimits:
             except TooManyRequests:
                 # This request has been refused already; the next one is refused unread.
                 return
-        elif status < HTTPStatus.BAD_REQUEST:
+        elif status < HTTPStatus.BAD_REQUEST and path == self._mcp_path:
+            # Below the endpoint are documents for everyone, whose answer says nothing about the token.
             self._remember(token)
+
+
+def _digest(authorization: str) -> bytes:
+    """Return the same for every spelling of a token: in many it would take the places of others' tokens."""
+    scheme, _, token = authorization.strip().partition(" ")
+    return hashlib.sha256(f"{scheme.lower()} {token.strip()}".encode()).digest()
 
 
 def _answer(error: TooManyRequests, headers: Headers) -> Response:

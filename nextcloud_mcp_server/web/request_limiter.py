@@ -24,6 +24,8 @@ LARGE_BODY = 262_144
 _MOST_SHARES = 16_384
 #: The delay of a refusal grows by its base for so many refusals that wait at the same time.
 _REFUSALS_AT_ONCE = 32
+#: Each refusal that waits keeps its request in memory, also after its client has gone; so no more of one user wait.
+_MOST_REFUSALS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,13 @@ class Admission:
             self.person.streams -= 1
 
     async def refusal(self, wait: float) -> TooManyRequests:
-        """Return the exception of a refusal, after a delay."""
-        self.person.refusals += 1
-        try:
-            await anyio.sleep(self.rates.refusal_seconds * (1 + self.person.refusals / _REFUSALS_AT_ONCE))
-        finally:
-            self.person.refusals -= 1
+        """Return the exception of a refusal, after a delay; at once if too many of this user wait already."""
+        if self.person.refusals < _MOST_REFUSALS:
+            self.person.refusals += 1
+            try:
+                await anyio.sleep(self.rates.refusal_seconds * (1 + self.person.refusals / _REFUSALS_AT_ONCE))
+            finally:
+                self.person.refusals -= 1
         seconds = max(1, math.ceil(wait))
         return TooManyRequests(
             "Too many requests of this client, or of all clients of this person together; "

@@ -5,6 +5,9 @@ import sys
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
 from nextcloud_mcp_server.web.callback_result import TOO_MANY_RESULT
@@ -183,6 +186,28 @@ async def test_collected_marks_help_a_user_only_so_far(consent_service: MultiUse
     assert in_another_network.status_code == 200
 
 
+async def test_one_known_browser_cannot_use_up_the_share_of_all_in_its_network(
+    consent_service: MultiUserPages,
+) -> None:
+    during = site(consent_service, Rates(page=5, callback=3, marked_page=12, marked_callback=7))
+    async with browser_at(during) as alice, browser_at(during) as mallory, browser_at(during) as stranger:
+        await visit_and_sign_in(alice, consent_service, "alice")
+        await visit_and_sign_in(mallory, consent_service, "mallory")
+        flood = [(await mallory.get("/account")).status_code for _ in range(20)]
+        for _ in range(20):
+            await mallory.get("/oauth/callback/sign-in")
+            await stranger.get("/account")
+            await stranger.get("/oauth/callback/sign-in")
+        page = await alice.get("/account")
+        await alice.post("/account/sign-out", data={"csrf": checks(page)[0]})
+        await visit_and_sign_in(alice, consent_service, "alice")
+        again = await alice.get("/account")
+
+    assert flood[-1] == 429
+    assert page.status_code == 200
+    assert checks(again)
+
+
 async def test_a_signed_in_browser_has_a_limit_of_pages_too(consent_service: MultiUserPages) -> None:
     async with browser_at(site(consent_service, Rates(page=5))) as alice:
         await visit_and_sign_in(alice, consent_service, "alice")
@@ -271,3 +296,54 @@ async def test_a_code_is_spent_though_its_browser_has_asked_too_often_before(
 
     assert asked == [200, 429]
     assert consent_service.is_spent(CODE)
+
+
+@pytest.mark.parametrize("path", ["/mcp/server-card", "/mcp/.well-known/oauth-protected-resource"])
+async def test_a_document_for_everyone_makes_no_junk_token_one_that_worked(path: str) -> None:
+    async def refuse(_: Request) -> Response:
+        return Response(status_code=401)
+
+    async def show(_: Request) -> Response:
+        return Response(status_code=200)
+
+    routes = [Route("/mcp", refuse), Route(path, show)]
+    app = AddressLimits(Starlette(routes=routes), Limits(Rates(failure=5)))
+    async with browser_at(app) as stranger:
+        junk = [{"Authorization": f"Bearer junk-{number}"} for number in range(10)]
+        for headers in junk:
+            await stranger.get(path, headers=headers)
+        statuses = [(await stranger.get("/mcp", headers=headers)).status_code for headers in junk]
+
+    assert statuses == [401] * 5 + [429] * 5
+
+
+@pytest.mark.parametrize(
+    ("path", "spellings"),
+    [
+        ("/mcp/server-card", [f"Bearer junk-{number}" for number in range(4)]),
+        ("/mcp", ["Bearer his", "bearer his", "Bearer  his", "BEARER   his"]),
+    ],
+)
+async def test_no_document_and_no_spelling_displaces_a_token_that_worked(
+    path: str, spellings: list[str]
+) -> None:
+    async def answer(request: Request) -> Response:
+        return Response(
+            status_code=200 if request.headers["authorization"].split()[1] in ("hers", "his") else 401
+        )
+
+    async def show(_: Request) -> Response:
+        return Response(status_code=200)
+
+    routes = [Route("/mcp", answer), Route("/mcp/server-card", show)]
+    app = AddressLimits(Starlette(routes=routes), Limits(Rates(failure=5)), most_tokens=3)
+    async with browser_at(app) as client:
+        hers = {"Authorization": "Bearer hers"}
+        await client.get("/mcp", headers=hers)
+        for spelling in spellings:
+            await client.get(path, headers={"Authorization": spelling})
+        for _ in range(6):
+            await client.get("/mcp", headers={"Authorization": "Bearer junk"})
+        after = await client.get("/mcp", headers=hers)
+
+    assert after.status_code == 200

@@ -23,10 +23,12 @@ from nextcloud_mcp_server.apps.notes import results
 from nextcloud_mcp_server.apps.notes import texts as notes_texts
 from nextcloud_mcp_server.apps.notes import tools as notes_tools
 from nextcloud_mcp_server.apps.notes.resources import Notes
+from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.documents import charset
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, TooManyRequests
 from nextcloud_mcp_server.nextcloud import aside, dav, outcome, ranking, sanitize, spelling
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
@@ -97,6 +99,29 @@ async def test_requests_that_come_too_fast_are_refused_for_this_person_alone(
     assert answers[-1].headers["Access-Control-Allow-Origin"] == "*"
     assert answers[-1].json()["error"] == "too_many_requests"
     assert other.status_code == 200
+
+
+async def test_no_more_requests_wait_to_be_refused_than_memory_has_room_for() -> None:
+    limiter = RequestLimiter(RequestRates(per_minute=2, burst=2, wait_seconds=0, refusal_seconds=60))
+    mallory = Bearer(Principal("https://id", "mallory"), "assistant", None, 0, {})
+    refused = 0
+
+    async def ask() -> None:
+        nonlocal refused
+        try:
+            async with limiter.admit(mallory):
+                pass
+        except TooManyRequests:
+            refused += 1
+
+    await ask()
+    async with anyio.create_task_group() as group:
+        for _ in range(520):
+            group.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+
+    assert refused == 8
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from nextcloud_mcp_server.web.connections import ConnectionLimits, LimitedConnection, server_config
 from nextcloud_mcp_server.web.middleware import WebConfig, guard
@@ -34,6 +35,12 @@ async def read(request: Request) -> Response:
 
 async def ignore(_: Request) -> Response:
     return PlainTextResponse("not read")
+
+
+async def hold(_: Request) -> Response:
+    """Answer late, as a refusal does, also if the client has gone."""
+    await anyio.sleep(10 * SOON)
+    return PlainTextResponse("late")
 
 
 async def stream(_: Request) -> Response:
@@ -57,7 +64,7 @@ async def serving(limits: ConnectionLimits, *, body_seconds: float = SOON) -> As
         refuse_forwarded=False,
     )
     routes = [Route("/read", read, methods=["GET", "POST"]), Route("/ignore", ignore, methods=["POST"])]
-    routes.append(Route("/stream", stream))
+    routes += [Route("/stream", stream), Route("/hold", hold, methods=["POST"])]
     server = uvicorn.Server(server_config(guard(Starlette(routes=routes), config), limits))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with anyio.create_task_group() as group:
@@ -275,6 +282,29 @@ async def test_hundreds_of_idle_sockets_of_a_local_user_leave_the_pages_availabl
         served = [await _is_served(port) for _ in range(5)]
 
     assert served == [True] * 5
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 100000\r\n\r\n" + b" " * 60_000,
+        b"Transfer-Encoding: chunked\r\n\r\n1;" + b"x" * 60_000,
+    ],
+)
+async def test_nothing_is_kept_of_what_a_client_sent_that_has_gone(sent: bytes) -> None:
+    """One token could open and close thousands of connections, whose requests wait to be refused."""
+    head = b"POST /hold HTTP/1.1\r\nHost: mcp.test\r\n"
+    async with serving(ConnectionLimits(), body_seconds=60) as port:
+        async with await anyio.connect_tcp("127.0.0.1", port) as client:
+            await client.send(head + sent)
+            await until(lambda: _kept() >= 60_000)
+        await until(lambda: not _kept(), seconds=5 * SOON)
+
+
+def _kept() -> int:
+    """Count the bytes of requests that are under way."""
+    found = [each for each in gc.get_objects() if isinstance(each, RequestResponseCycle)]
+    return sum(len(each.body) + len(each.conn.trailing_data[0]) for each in found)
 
 
 def test_addresses_count_by_their_network() -> None:
