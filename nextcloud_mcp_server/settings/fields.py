@@ -129,7 +129,9 @@ class GeneralFields(BaseModel, defer_build=True):
         "The connection tools are always on.",
     )
     exclude_tools: Annotated[Words, Trait.LIMIT] = Field(
-        default=(), description="Names of single tools (docs/tools.md) to leave out, by commas."
+        default=(),
+        description="Names of single tools (docs/tools.md) to leave out, by commas. The same data as a resource "
+        "stays readable; a toolset that is off has neither.",
     )
     old_tool_names: bool = Field(
         default=True,

@@ -40,6 +40,9 @@ _MOST_TOKENS = 8_192
 _CALLBACKS = "/oauth/callback/"
 #: Pages of a sign-in or of a signed-in user.
 PAGES = ("/oauth/", "/account", "/authorize")
+#: Many users of a chat service come from few addresses, so its token endpoints count failures alone; health checks are
+#: asked under the address of the machine.
+_NOT_COUNTED = frozenset({"/token", "/revoke", "/register", "/healthz", "/readyz"})
 
 
 class Kind(StrEnum):
@@ -49,6 +52,7 @@ class Kind(StrEnum):
     CALLBACK = "callback"
     MARKED_PAGE = "marked_page"
     MARKED_CALLBACK = "marked_callback"
+    OTHER = "other"
     EXCESS = "excess"
     FAILURE = "failure"
     CLIENT = "client"
@@ -62,6 +66,9 @@ class Rates:
     `page` and `callback` also apply to each marked browser; `marked_page` and `marked_callback` to all marked browsers
     of a network together. Requests of marked browsers beyond them are counted for the address, as all others.
 
+    `other` is for whatever anyone may ask for besides: documents about this server, stylesheets, and paths that do not
+    exist.
+
     Of the callbacks beyond `callback`, as many as `excess` have their `state` looked up; if it is known, the code
     is marked as spent.
     """
@@ -70,6 +77,7 @@ class Rates:
     callback: int = 60
     marked_page: int = 3_000
     marked_callback: int = 600
+    other: int = 1_200
     excess: int = 600
     failure: int = 120
     client: int = 300
@@ -159,6 +167,8 @@ class AddressLimits:
                 await self._count(Kind.CALLBACK, Kind.MARKED_CALLBACK, address)
             elif path.startswith(PAGES):
                 await self._count(Kind.PAGE, Kind.MARKED_PAGE, address)
+            elif path not in _NOT_COUNTED:
+                await self._limits.count(Kind.OTHER, address)
         except TooManyRequests as error:
             response = _answer(error, Headers(scope=scope))
             if path.startswith(_CALLBACKS):
@@ -207,6 +217,9 @@ class AddressLimits:
         if known not in self._worked:
             try:
                 await self._limits.check(Kind.FAILURE, address)
+                if not given or scope["path"] != self._mcp_path:
+                    # Answered to everyone: that a token is needed, or a document.
+                    await self._limits.count(Kind.OTHER, address)
             except TooManyRequests as error:
                 response = _answer(error, Headers(scope=scope))
                 response.headers.update(CORS)

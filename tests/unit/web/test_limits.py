@@ -245,3 +245,39 @@ async def test_a_call_that_failed_for_another_reason_says_nothing_about_its_toke
         after = await client.post("/mcp", headers=odd)
 
     assert [answer.status_code for answer in (*answers, after)] == [404, 404, 404, 429]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("GET", "/", {}),
+        ("GET", "/static/style.css", {}),
+        ("GET", "/nothing", {}),
+        ("GET", "/.well-known/ai-catalog.json", {}),
+        ("GET", "/mcp/server-card", {}),
+        ("GET", "/mcp/server-card", {"Authorization": "Bearer junk"}),
+        ("POST", "/mcp", {}),
+    ],
+)
+async def test_what_anyone_may_ask_for_is_limited_for_each_address(
+    clock: Clock, method: str, path: str, headers: dict[str, str]
+) -> None:
+    site = Site(Limits(Rates(other=3, failure=100), monotonic=clock))
+    async with site.client() as client, site.client("198.51.100.7") as other:
+        answers = [(await client.request(method, path, headers=headers)).status_code for _ in range(5)]
+        elsewhere = (await other.request(method, path, headers=headers)).status_code
+        known = (await client.post("/mcp", headers=GOOD)).status_code
+        clock.now += 61
+        later = (await client.request(method, path, headers=headers)).status_code
+
+    assert 429 not in answers[:3]
+    assert answers[3:] == [429, 429]
+    assert 429 not in (elsewhere, known, later)
+
+
+@pytest.mark.parametrize("path", ["/token", "/revoke", "/register", "/healthz", "/readyz"])
+async def test_token_endpoints_and_health_checks_are_not_counted_for_their_address(
+    clock: Clock, path: str
+) -> None:
+    async with Site(Limits(Rates(other=1), monotonic=clock)).client() as client:
+        assert {(await client.get(path)).status_code for _ in range(5)} == {200}
