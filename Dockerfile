@@ -14,7 +14,7 @@ COPY alembic alembic
 COPY nextcloud_mcp_server nextcloud_mcp_server
 # `--no-index`: fails when the lock lacks a dependency of the wheel, instead of downloading it.
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheel \
- && /opt/server/bin/pip install --no-index "nextcloud-mcp-server[postgres,metrics] @ file://$(echo /wheel/*.whl)"
+ && /opt/server/bin/pip install --no-index "nextcloud-mcp-server[postgres,metrics,tracing] @ file://$(echo /wheel/*.whl)"
 
 FROM python:3.13-slim
 COPY --from=build /opt/server /opt/server

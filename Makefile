@@ -103,7 +103,7 @@ translations: $(STAMP) ## Bring the catalogues of the pages up to date with the 
 
 lock: ## Resolve the three locks again: everything, the server alone, what builds the wheel (needs uv).
 	$(COMPILE) --upgrade pyproject.toml --group dev -o requirements.lock
-	$(COMPILE) pyproject.toml --extra postgres --extra metrics -c requirements.lock -o requirements-server.lock
+	$(COMPILE) pyproject.toml --extra postgres --extra metrics --extra tracing -c requirements.lock -o requirements-server.lock
 	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).

@@ -22,7 +22,7 @@ from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_
 from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
 from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
-from nextcloud_mcp_server.telemetry import metrics
+from nextcloud_mcp_server.telemetry import metrics, spans
 
 _T = TypeVar("_T")
 _MAX_BYTES = 33_554_432
@@ -317,7 +317,9 @@ class NextcloudHttp:
     async def _counted(self, request: httpx2.Request) -> httpx2.Response:
         began, status = monotonic(), "none"
         try:
-            response = await self._pool.send(request, stream=True, auth=self._auth)
+            with spans.nextcloud_request(request.method) as span:
+                response = await self._pool.send(request, stream=True, auth=self._auth)
+                span.set_attribute(spans.STATUS, response.status_code)
             status = str(response.status_code)
         finally:
             metrics.RESPONSES.add(request.method, status)

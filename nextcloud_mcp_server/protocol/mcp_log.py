@@ -24,8 +24,8 @@ _LONGEST = 100
 _NAMED = {"tools/call": "tool", "prompts/get": "prompt"}
 _UNKNOWN = "(unknown)"
 _TRACK = "elicitation/track"
-#: The methods that are counted by name.
-_METHODS = frozenset(
+#: The methods that metrics and traces have by name.
+METHODS = frozenset(
     {
         "completion/complete",
         _TRACK,
@@ -98,7 +98,7 @@ class McpLog:
 
 def _count(method: str, name: str, status: str, seconds: float) -> None:
     # A client can make up methods, and each error code is a status: neither may make rows without end.
-    known = method if method in _METHODS else "other"
+    known = method if method in METHODS else "other"
     metrics.REQUESTS.add(known, name, "error" if status.startswith("error ") else status)
     metrics.REQUEST_SECONDS.add(known, name, value=seconds)
 

@@ -5,7 +5,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import anyio
 
@@ -42,12 +42,14 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
         app, parts = build_http_app(own, PublicUrls.of(own, host, port), overrides=Overrides())
         limits = connections.ConnectionLimits(own.proxies)
         config = connections.server_config(app, limits, host=host, port=port)
-        serving = connections.AnnouncedServer(config, listening)
+        exports = ExitStack()
+        serving = connections.AnnouncedServer(config, listening, stopped=exports.close)
 
         def stop() -> None:
             serving.should_exit = True
 
-        with exported(own):
+        with exports:
+            exports.enter_context(exported(own))
             async with _checking_nextcloud(own):
                 await _serve_checked(serving.serve, check=parts.mode.check_at_start, stop=stop)
 

@@ -1,4 +1,4 @@
-"""Exports the metrics while a server runs, where the settings ask for it."""
+"""Exports metrics and traces while a server runs, where the settings ask for them."""
 
 import logging
 from collections.abc import Generator
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from nextcloud_mcp_server.declarations.apps import APPS
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
+from nextcloud_mcp_server.protocol.mcp_log import METHODS
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.telemetry import metrics
 
@@ -23,11 +25,35 @@ COUNT_SECONDS: Final = 30.0
 
 @contextmanager
 def exported(settings: Settings) -> Generator[None]:
-    """Serve the metrics until the context ends; does nothing without `METRICS_PORT`.
+    """Serve the metrics and send the traces that the settings ask for, until the context ends.
 
     Raises:
-        ConfigurationError: The port is taken, or the library is missing.
+        ConfigurationError: The port is taken, or a library is missing.
     """
+    with _metrics(settings), _traces(settings):
+        yield
+
+
+@contextmanager
+def _traces(settings: Settings) -> Generator[None]:
+    if settings.otel_exporter_otlp_endpoint is None:
+        yield
+        return
+    try:
+        from nextcloud_mcp_server.telemetry import tracing  # noqa: PLC0415 - only where traces are asked for
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "OTEL_EXPORTER_OTLP_ENDPOINT needs the extra 'tracing': install nextcloud-mcp-server[tracing], or leave it "
+            "out."
+        ) from None
+    tools = {tool for app in APPS for tool in app.actions}
+    prompts = {prompt.name for app in APPS for prompt in app.prompts}
+    with tracing.traced(settings.otel_exporter_otlp_endpoint, known=METHODS | tools | prompts):
+        yield
+
+
+@contextmanager
+def _metrics(settings: Settings) -> Generator[None]:
     if settings.metrics_port is None:
         yield
         return

@@ -175,6 +175,11 @@ class GeneralFields(BaseModel, defer_build=True):
         default="127.0.0.1",
         description="Address at which the metrics are served. Whoever reaches it can read them.",
     )
+    otel_exporter_otlp_endpoint: Annotated[str | None, Trait.ADDRESS] = Field(
+        default=None,
+        description="Address of an OpenTelemetry collector (OTLP over HTTP) that gets traces of a server over HTTP, "
+        "such as `http://127.0.0.1:4318`. Default: no traces. Needs the extra `tracing`; the image has it.",
+    )
     audit_retention_days: int = Field(
         default=0,
         ge=0,

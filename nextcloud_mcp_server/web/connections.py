@@ -320,14 +320,25 @@ def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn
 
 
 class AnnouncedServer(uvicorn.Server):
-    """Calls `listening` as soon as connections are accepted."""
+    """Calls `listening` as soon as connections are accepted, and `stopped` when the last request is answered.
 
-    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+    After that a signal ends the process at once, and runs nothing that waits for the end of `serve`.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, listening: Callable[[], None], stopped: Callable[[], None]
+    ) -> None:
         super().__init__(config)
         self._listening = listening
+        self._stopped = stopped
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and say so."""
         await super().startup(sockets)
         if self.started:
             self._listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was asked, close the connections, and say so."""
+        await super().shutdown(sockets)
+        self._stopped()

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("bare_environment")
 
 #: What the names of secrets and addresses say about them; the exceptions are no secret, and no web address.
 SECRET_NAME = re.compile(r"_(password|secret|keys|proxy)$")
-ADDRESS_NAME = re.compile(r"_(url|host|issuer)$")
+ADDRESS_NAME = re.compile(r"_(url|host|issuer|endpoint)$")
 NO_WEB_ADDRESS = {"metrics_host", "database_url"}
 NO_SECRET = {"database_url", "nextcloud_oauth_client_id"}
 
