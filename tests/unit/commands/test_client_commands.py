@@ -1,15 +1,18 @@
 """The commands of `client` against the small server in a process of its own."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from nextcloud_mcp_server import cli
+from nextcloud_mcp_server.bridge.configuration import Configuration
 from nextcloud_mcp_server.commands.mcp_client import completion, questions
-from nextcloud_mcp_server.commands.mcp_client.session import Choice
+from nextcloud_mcp_server.commands.mcp_client.session import Choice, run
 
 pytestmark = pytest.mark.process
 
@@ -394,3 +397,16 @@ def test_the_shell_asks_the_program_for_completions(settings: Path) -> None:
 )
 def test_only_pages_of_the_web_are_shown(url: str) -> None:
     assert not questions._is_page(url)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_task_that_was_interrupted_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second Ctrl-C leaves tasks whose exception nobody reads."""
+
+    async def action(configuration: Configuration) -> None:
+        del configuration
+        logging.getLogger("asyncio").error("Task exception was never retrieved")
+
+    with pytest.raises(typer.Exit):
+        run(Choice(no_mcp=True), action)
+
+    assert capsys.readouterr().err == ""
