@@ -13,6 +13,7 @@ from nextcloud_mcp_server import cli
 from nextcloud_mcp_server.bridge.configuration import Configuration
 from nextcloud_mcp_server.commands.mcp_client import completion, questions
 from nextcloud_mcp_server.commands.mcp_client.session import Choice, run
+from nextcloud_mcp_server.errors import ElicitationFailed
 
 pytestmark = pytest.mark.process
 
@@ -410,3 +411,20 @@ def test_a_task_that_was_interrupted_prints_no_trace(capsys: pytest.CaptureFixtu
         run(Choice(no_mcp=True), action)
 
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("pattern", ["!", "(?=b)", "("])
+def test_a_pattern_that_is_unknown_here_is_left_to_the_server(pattern: str) -> None:
+    field = {"type": "string", "pattern": pattern}
+
+    assert questions.read_value("a!", field, is_required=True) == "a!"
+
+
+def test_a_hostile_pattern_takes_no_time() -> None:
+    with pytest.raises(ValueError, match="does not match"):
+        questions.read_value("a" * 40 + "!", {"type": "string", "pattern": "^(a+)+$"}, is_required=True)
+
+
+def test_a_field_that_refers_to_another_document_is_not_valid() -> None:
+    with pytest.raises(ElicitationFailed, match="the form of the server is not valid"):
+        questions.read_value("x", {"$ref": "http://127.0.0.1:1/x"}, is_required=True)
