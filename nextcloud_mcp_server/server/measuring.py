@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -21,6 +22,21 @@ logger = logging.getLogger(__name__)
 
 #: Between two counts of the stored connections. Prometheus reads every 15 to 60 seconds.
 COUNT_SECONDS: Final = 30.0
+#: Names no package of an index: the one of this name there is another project.
+MISSING_EXTRA: Final = (
+    "METRICS_PORT needs a library that is not installed: install this program again with the extra 'metrics', as "
+    "docs/operate.md says (uv tool install 'nextcloud-mcp-server[metrics] @ git+ADDRESS'), or leave METRICS_PORT out."
+)
+
+
+def refuse_missing_library(settings: Settings) -> None:
+    """Refuse settings that ask for metrics where the library for them is not installed.
+
+    Raises:
+        ConfigurationError: It says how to install it.
+    """
+    if settings.metrics_port is not None and find_spec("prometheus_client") is None:
+        raise ConfigurationError(MISSING_EXTRA)
 
 
 @contextmanager
@@ -57,12 +73,9 @@ def _metrics(settings: Settings) -> Generator[None]:
     if settings.metrics_port is None:
         yield
         return
-    try:
-        from nextcloud_mcp_server.telemetry import prometheus  # noqa: PLC0415 - only where metrics are asked for
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "METRICS_PORT needs the extra 'metrics': install nextcloud-mcp-server[metrics], or leave METRICS_PORT out."
-        ) from None
+    refuse_missing_library(settings)
+    from nextcloud_mcp_server.telemetry import prometheus  # noqa: PLC0415 - only where metrics are asked for
+
     with prometheus.serving(settings.metrics_host, settings.metrics_port) as port:
         logger.info("metrics for Prometheus: http://%s:%d/metrics", settings.metrics_host, port)
         yield

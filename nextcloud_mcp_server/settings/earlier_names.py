@@ -40,6 +40,10 @@ EARLIER: Final[Mapping[str, str]] = {
     "COOKIE_SECURE": "NEXTCLOUD_MCP_SERVER_URL decides it: cookies are secure with https",
     "VECTOR_SYNC_ENABLED": _SEARCH,
     "ENABLE_SEMANTIC_SEARCH": _SEARCH,
+    "QDRANT_URL": _SEARCH,
+    "QDRANT_LOCATION": _SEARCH,
+    "QDRANT_API_KEY": _SEARCH,
+    "QDRANT_COLLECTION": _SEARCH,
 }
 
 #: A mode of an earlier server → ours. Ignored, `login_flow` would become a server that acts as one user for all.

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from nextcloud_mcp_server.settings.addresses import MCP
 from nextcloud_mcp_server.settings.faults import Faults
-from nextcloud_mcp_server.settings.fields import Fields
+from nextcloud_mcp_server.settings.fields import CALLBACK_PATH, Fields
 from nextcloud_mcp_server.settings.names import env_name
 
 
@@ -75,7 +76,9 @@ def _of_identity_provider(settings: Fields) -> Iterator[tuple[str, str]]:
         yield "oidc_issuer", advice
     if settings.oidc_client_id is None:
         own = "" if settings.server_url else "the address of this server and "
-        redirect_uri = f"{own}{settings.sign_in_callback_url}"
+        # The same message corrects an address that ends in /mcp.
+        callback = settings.sign_in_callback_url.replace(f"{MCP}{CALLBACK_PATH}/", f"{CALLBACK_PATH}/")
+        redirect_uri = f"{own}{callback}"
         yield (
             "oidc_client_id",
             f"register a client at the identity provider with the redirect URI {redirect_uri}, and set its id.",

@@ -48,8 +48,10 @@ def _cursor(harness: MultiUserServers, page: Page) -> None:
 
 def _long_names(harness: MultiUserServers, page: Page) -> None:
     address = f"https://{_LONG_HOST}/client.json"
-    harness.clients.client(address, name=_LONG)
-    page.goto(f"{harness.origin}{ask_url(address, redirect_uri=f'https://{_LONG_HOST}/callback')}")
+    callback = f"https://{_LONG_HOST}/callback"
+    harness.clients.client(address, name=_LONG, redirect_uris=(callback,))
+    page.goto(f"{harness.origin}{ask_url(address, redirect_uri=callback)}")
+    page.locator("h1", has_text=_LONG).wait_for()
 
 
 def _nothing_chosen(harness: MultiUserServers, page: Page) -> None:

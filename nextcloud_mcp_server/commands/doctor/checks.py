@@ -24,6 +24,7 @@ from nextcloud_mcp_server.server.database_file import (
     refuse_unwritable,
     stored_in,
 )
+from nextcloud_mcp_server.server.measuring import refuse_missing_library
 from nextcloud_mcp_server.settings.checks import LOOPBACK_HOSTS
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.storage.crypto import KeyRing, load_or_create_key_file
@@ -85,6 +86,7 @@ def look_here(settings: Settings) -> Iterator[Finding]:
     yield _data_folder(settings)
     yield _keys(settings)
     yield from _secret_files(settings)
+    yield from _metrics(settings)
     yield _document_reader()
 
 
@@ -219,6 +221,18 @@ def _secret_files(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 Verdict.WARN, "secrets", f"others can read {path}, which {name} names: run chmod 600 {path}"
             )
+
+
+def _metrics(settings: Settings) -> Iterator[Finding]:
+    if settings.metrics_port is None:
+        return
+    try:
+        refuse_missing_library(settings)
+    except ConfigurationError as error:
+        yield Finding(Verdict.FAIL, "metrics", str(error))
+    else:
+        where = f"http://{settings.metrics_host}:{settings.metrics_port}/metrics"
+        yield Finding(Verdict.OK, "metrics", f"a server over HTTP serves them at {where}")
 
 
 def _document_reader() -> Finding:

@@ -1,12 +1,8 @@
 """Metrics of a running server: on a port of their own, and only where the settings ask for them."""
 
-import builtins
 import socket
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx2
@@ -31,6 +27,15 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def no_spec(_name: str) -> None:
+    return None
+
+
+def lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the library for metrics be missing."""
+    monkeypatch.setattr(measuring, "find_spec", no_spec)
+
+
 def test_without_a_port_nothing_is_exported(tmp_path: Path) -> None:
     with measuring.exported(settings_of(tmp_path)):
         assert not metrics.are_exported()
@@ -45,25 +50,19 @@ def test_with_a_port_the_metrics_are_served_there(tmp_path: Path) -> None:
     assert 'nextcloud_mcp_server_info{version="' in answer.text
 
 
-def test_a_server_without_the_library_is_told_what_to_install(
+def test_settings_with_a_port_are_refused_without_the_library_and_name_no_package_of_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: Callable[..., object] = builtins.__import__
-
-    def lacking(name: str, *rest: Any, **more: Any) -> object:  # noqa: ANN401 - passed on
-        if name.startswith("prometheus_client") or name.endswith("telemetry.prometheus"):
-            raise ModuleNotFoundError(name)
-        return found(name, *rest, **more)
-
-    monkeypatch.delitem(sys.modules, "nextcloud_mcp_server.telemetry.prometheus", raising=False)
-    monkeypatch.delattr("nextcloud_mcp_server.telemetry.prometheus", raising=False)
-    monkeypatch.setattr(builtins, "__import__", lacking)
+    lacking(monkeypatch)
 
     with (
-        pytest.raises(ConfigurationError, match=r"install nextcloud-mcp-server\[metrics\]"),
+        pytest.raises(ConfigurationError) as raised,
         measuring.exported(settings_of(tmp_path, metrics_port=free_port())),
     ):
         raise NotImplementedError
+
+    assert "'nextcloud-mcp-server[metrics] @ git+ADDRESS'" in str(raised.value)
+    assert "install nextcloud-mcp-server" not in str(raised.value)
 
 
 async def counted_once(process: Process) -> Counted:

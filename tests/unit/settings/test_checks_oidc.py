@@ -175,6 +175,13 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     assert "redirect URI the address of this server and /oauth/callback/sign-in" in str(caught.value)
 
 
+def test_the_redirect_uri_to_register_has_the_address_that_the_same_error_tells_to_write() -> None:
+    sentence = refused(nextcloud_mcp_server_url=f"{MCP}/mcp/", oidc_client_id=None)
+
+    assert f"write {MCP}." in sentence
+    assert f"the redirect URI {MCP}/oauth/callback/sign-in, and set its id." in sentence
+
+
 def test_what_another_grant_provider_does_not_need_is_not_missed() -> None:
     with pytest.raises(ConfigurationError, match=r"^2 settings are missing for MODE=oidc:") as caught:
         load(

@@ -81,6 +81,19 @@ def test_the_dashboard_and_the_alerts_ask_for_metrics_that_exist_with_labels_tha
     assert labels <= {label for metric in METRICS for label in metric.labels} | {"le", "job"}
 
 
+def test_both_sides_of_a_comparison_of_metrics_are_sums() -> None:
+    # Prometheus compares series of equal labels alone: one that is no sum has those of its server, so none would match.
+    alerts = (DOCS / "operate" / "alerts.yml").read_text(encoding="utf-8")
+    compared = [
+        re.split(r" > (?:0\.\d+ \* )?", rule)
+        for rule in re.findall(r"expr: (.*)", alerts)
+        if rule.count("nextcloud_mcp_") > 1
+    ]
+
+    assert len(compared) >= len(["unreachable", "fails", "connections", "refreshes"])
+    assert [side for sides in compared for side in sides if not side.startswith("sum(")] == []
+
+
 def test_the_page_for_operators_explains_each_metric() -> None:
     text = (DOCS / "operate.md").read_text(encoding="utf-8")
 

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.commands.doctor.report import check, report
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.server import measuring
 from nextcloud_mcp_server.server.services import open_database
 from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.crypto import load_or_create_key_file, new_key
@@ -320,6 +321,23 @@ def test_files_of_this_person_alone_are_fine() -> None:
     found = here(settings)
 
     assert (found["data folder"].verdict, found["keys"].verdict) == (Verdict.OK, Verdict.OK)
+
+
+def no_spec(_name: str) -> None:
+    return None
+
+
+@pytest.mark.process
+def test_metrics_without_their_library_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    working = here(load(metrics_port=9464))["metrics"]
+    monkeypatch.setattr(measuring, "find_spec", no_spec)
+
+    failing = here(load(metrics_port=9464))["metrics"]
+
+    assert (working.verdict, failing.verdict) == (Verdict.OK, Verdict.FAIL)
+    assert "http://127.0.0.1:9464/metrics" in working.text
+    assert "the extra 'metrics'" in failing.text
+    assert "metrics" not in here(load())
 
 
 @pytest.mark.process
