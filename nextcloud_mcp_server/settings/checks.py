@@ -81,6 +81,10 @@ def _own(settings: Fields) -> Iterator[Callable[[Fields], None]]:
             yield _check_own_root
 
 
+#: What only a server over HTTP exports.
+_OF_HTTP = ("metrics_port", "otel_exporter_otlp_endpoint")
+
+
 def looks_wrong(settings: Fields) -> list[str]:
     """Return warnings about settings that work but are probably not intended."""
     found: list[str] = []
@@ -95,6 +99,11 @@ def looks_wrong(settings: Fields) -> list[str]:
         found.append("NEXTCLOUD_HOST is not used with --sandbox.")
     if settings.multi_user:
         return found + _looks_wrong_for_multi_user(settings)
+    if settings.transport == "stdio":
+        given = [name for name in _OF_HTTP if getattr(settings, name) is not None]
+        found += [
+            f"{env_name(name)} has no effect over stdio: set it for a server over HTTP." for name in given
+        ]
     if settings.transport == "http" and settings.host not in LOOPBACK_HOSTS:
         found.append(
             f"The server listens on {settings.host}, not only on this computer, without encryption; with MODE=personal "
@@ -186,12 +195,12 @@ def _check_database(settings: Fields) -> None:
 
 
 def _check_toolsets(settings: Fields) -> None:
-    for name in settings.toolsets:
-        if name not in (*EVERY_TOOLSET, "all"):
-            raise ConfigurationError(
-                f"Unknown toolset {name!r} in TOOLSETS{similar(name, EVERY_TOOLSET)} Use {', '.join(EVERY_TOOLSET)} or "
-                "all."
-            )
+    unknown = [name for name in settings.toolsets if name not in (*EVERY_TOOLSET, "all")]
+    if unknown:
+        named = " ".join(
+            f"Unknown toolset {name!r} in TOOLSETS{similar(name, EVERY_TOOLSET)}" for name in unknown
+        )
+        raise ConfigurationError(f"{named} Use {', '.join(EVERY_TOOLSET)} or all.")
 
 
 def _check_proxies(settings: Fields) -> None:

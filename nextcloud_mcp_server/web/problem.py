@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -18,6 +19,8 @@ _REFERENCE_SIGNS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 
 _LONGEST_COPIED = 200
+#: What the page says in words: a minute.
+_RETRY_AFTER_SECONDS = "60"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ PERSONAL: Problems = (
     (errors.Unavailable, Problem("unreachable", 503)),
     (errors.WrongAccount, Problem("wrong_account", 403)),
     (errors.NextcloudError, Problem("nextcloud", 502)),
+    # Also values whose key this process lacks: until it is restarted with the keys of the others.
+    (errors.StorageError, Problem("storage", 503)),
 )
 
 #: For servers on which users sign in, each with an account of their own.
@@ -117,7 +122,7 @@ def problem_page(
     on at in another browser.
     """
     known = failure if failure is not None and failure.is_known else None
-    return page(
+    response = page(
         request_headers,
         "problem.html",
         status=problem.status,
@@ -130,6 +135,9 @@ def problem_page(
         retry=retry,
         elsewhere=elsewhere,
     )
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
+    return response
 
 
 def address_of(scope: Scope, path: str) -> str:

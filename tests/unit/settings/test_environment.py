@@ -322,6 +322,10 @@ def test_other_programs_variables_are_left_alone(name: str, monkeypatch: pytest.
         ({"database_url": "mysql://db/x"}, "DATABASE_URL names another database than SQLite or PostgreSQL"),
         ({"nextcloud_host": "https://*.example.org"}, "NEXTCLOUD_HOST holds a wildcard"),
         ({"toolsets": "notes,note"}, "Unknown toolset 'note' in TOOLSETS; did you mean 'notes'?"),
+        (
+            {"toolsets": "note,filez,files"},
+            "Unknown toolset 'note' in TOOLSETS; did you mean 'notes'? Unknown toolset 'filez' in TOOLSETS",
+        ),
         ({"hold_seconds": 900}, "Invalid HOLD_SECONDS: use 300 or less."),
         ({"port": "http"}, "Invalid NEXTCLOUD_MCP_PORT: use a whole number."),
         ({"read_only": "maybe"}, "Invalid READ_ONLY: use true or false."),
@@ -341,6 +345,11 @@ def test_what_cannot_work_or_be_safe_is_refused_with_the_fix(
         ({"nextcloud_host": "http://cloud.example.org"}, "NEXTCLOUD_HOST is not encrypted"),
         ({"host": "0.0.0.0", "transport": "http"}, "listens on 0.0.0.0, not only on this computer"),
         ({"sandbox": True, "nextcloud_host": CLOUD}, "NEXTCLOUD_HOST is not used with --sandbox."),
+        ({"metrics_port": 9464}, "METRICS_PORT has no effect over stdio: set it for a server over HTTP."),
+        (
+            {"otel_exporter_otlp_endpoint": "https://c.example.org"},
+            "OTEL_EXPORTER_OTLP_ENDPOINT has no effect over stdio",
+        ),
     ],
 )
 def test_what_is_probably_not_meant_is_a_warning(overrides: dict[str, object], sentence: str) -> None:

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.errors import (
     TooOld,
     Unavailable,
     Unreachable,
+    Unsealable,
     WrongAccount,
 )
 from nextcloud_mcp_server.storage.failure import Failure
@@ -446,7 +447,8 @@ async def test_a_consent_request_that_was_not_answered_here_cannot_be_cancelled_
         (Unavailable("Not now."), (503, "Nextcloud does not answer")),
         (WrongAccount("Another."), (403, "That is another Nextcloud account")),
         (NextcloudError("Odd."), (502, "Nextcloud had a problem")),
-        (StorageError("Disk full."), (500, "Something went wrong here")),
+        (StorageError("Disk full."), (503, "This server cannot read its data just now")),
+        (Unsealable("A key is missing."), (503, "This server cannot read its data just now")),
         (ZeroDivisionError("secret detail"), (500, "Something went wrong here")),
     ],
 )
@@ -468,6 +470,7 @@ async def test_when_allowing_fails_the_page_says_why_and_how_to_try_again(
     assert f'href="{provision(elicitation_id)}">Try again' in response.text
     assert re.findall(r"<dd>(\w{4}-\w{4})</dd>", response.text)[0] in caplog.text
     assert str(fault) not in response.text
+    assert ("Retry-After" in response.headers) is (status == 503)
     assert await consent.state(elicitation_id) is ElicitationState.OPENED
 
 
