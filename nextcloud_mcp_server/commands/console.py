@@ -4,8 +4,9 @@ import json
 import re
 import shutil
 import sys
+import time
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
@@ -18,6 +19,10 @@ _PROGRAM: Final = "nextcloud-mcp-server"
 _WRONG_SETTINGS: Final = 2
 #: What a terminal acts on, or reorders, and JSON leaves as it is.
 _ACTED_ON: Final = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+_NUMBER: Final = re.compile(r"\d+")
+#: Between two lines that differ in their numbers alone, where no terminal overwrites them.
+_SECONDS_BETWEEN_COUNTS: Final = 30.0
 
 #: The options that set what a variable sets otherwise.
 OPTIONS: Final = {
@@ -79,23 +84,40 @@ def result_json(value: object, *, indent: int | None = None) -> None:
 
 
 class Progress:
-    """Progress on one line that is overwritten at a terminal; elsewhere whole lines without repeats."""
+    """Progress on one line that is overwritten at a terminal.
 
-    def __init__(self) -> None:
+    Elsewhere whole lines: a text that differs from the last one in its numbers alone is printed twice a minute at most.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._live = sys.stderr.isatty()
-        self._last = ""
+        self._monotonic = monotonic
+        self._last = self._unsaid = ""
+        self._next_at = 0.0
 
     def __call__(self, text: str) -> None:
         """Show a progress text."""
         if text == self._last:
             return
+        counts_on = _NUMBER.sub("", text) == _NUMBER.sub("", self._last)
         self._last = text
-        typer.echo(f"\r\x1b[2K{text}" if self._live else text, err=True, nl=not self._live)
+        if self._live:
+            typer.echo(f"\r\x1b[2K{text}", err=True, nl=False)
+        elif counts_on and self._monotonic() < self._next_at:
+            self._unsaid = text
+        else:
+            self._say(text)
 
     def close(self) -> None:
-        """End the line."""
+        """End the line, or print the last text that was held back."""
         if self._live and self._last:
             typer.echo("", err=True)
+        elif self._unsaid:
+            self._say(self._unsaid)
+
+    def _say(self, text: str) -> None:
+        self._unsaid, self._next_at = "", self._monotonic() + _SECONDS_BETWEEN_COUNTS
+        typer.echo(text, err=True)
 
 
 def open_browser(url: str) -> None:

@@ -172,8 +172,12 @@ def _try_folder(folder: Path) -> None:
     near = next((parent for parent in (folder, *folder.absolute().parents) if parent.exists()), folder)
     if not near.is_dir():
         raise NotADirectoryError(None, f"{near} is no folder")
-    if not os.access(near, os.W_OK | os.X_OK):
-        raise PermissionError(None, f"it cannot be made in {near}")
+    try:
+        # Tried, not asked: the rights of root say nothing about file systems that take no folders.
+        with tempfile.TemporaryDirectory(dir=near):
+            pass
+    except OSError as error:
+        raise PermissionError(None, f"it cannot be made in {near}") from error
 
 
 def _read(file: Path) -> Stored:

@@ -165,6 +165,12 @@ def test_a_file_in_the_place_of_the_data_folder_is_refused(tmp_path: Path) -> No
             refuse_unwritable(configured(folder))
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a file system that takes no folders")
+def test_a_data_folder_that_not_even_root_can_make_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="it cannot be made in /proc"):
+        refuse_unwritable(configured(Path("/proc/nextcloud-mcp")))
+
+
 def test_a_data_folder_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
     refuse_unwritable(configured(tmp_path))
     refuse_unwritable(configured(tmp_path / "later" / "data"))
