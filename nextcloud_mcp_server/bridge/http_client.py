@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from secrets import token_hex
 from typing import Any, Final
 
+import anyio
 import httpx2
 
 from nextcloud_mcp_server.bridge.configuration import Server
@@ -29,6 +30,9 @@ _ERRORS: Final = 400
 _ACCEPTED: Final = 202
 _READ: Final = frozenset({"application/json", "text/event-stream"})
 _LONGEST_CHALLENGE: Final = 500
+#: What a server still sends on an event stream after its answer: the end of a chunk, or a comment.
+_MOST_LEFT: Final = 4_096
+_MOST_SECONDS_LEFT: Final = 0.25
 
 
 class TooMuch(httpx2.StreamError):
@@ -75,7 +79,7 @@ class HttpClient(httpx2.AsyncClient):
             return self._stand_in(request, unreachable(self._server, error))
         fault = self._fault(request, response)
         if fault is None:
-            return self._limited(response)
+            return _ending(self._limited(response))
         await response.aclose()
         return self._stand_in(request, fault, response.status_code)
 
@@ -146,6 +150,45 @@ class _Limited(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the connection."""
         await self._stream.aclose()
+
+
+def _ending(response: httpx2.Response) -> httpx2.Response:
+    """Let the event stream of a POST be read to its end when it is closed."""
+    if _content_type(response) == "text/event-stream":
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an AsyncClient's answer
+        response.stream = _ReadToItsEnd(response.stream)
+    return response
+
+
+class _ReadToItsEnd(httpx2.AsyncByteStream):
+    """An event stream that is left after its answer.
+
+    A server ends it then, which is a few bytes more. Unread, they would cost the connection: each call would open a new
+    one.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+        self._chunks = aiter(stream)
+        self._is_read = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            yield chunk
+        self._is_read = True
+
+    async def aclose(self) -> None:
+        """Read what is left, for a moment, and close."""
+        left = _MOST_LEFT
+        try:
+            with anyio.move_on_after(_MOST_SECONDS_LEFT):
+                while not self._is_read and left > 0:
+                    left -= len(await anext(self._chunks))
+        except (StopAsyncIteration, httpx2.HTTPError, httpx2.StreamError, RuntimeError):
+            # Ended, broken, or still being read by a task that was cancelled.
+            pass
+        finally:
+            await self._stream.aclose()
 
 
 def unreachable(server: Server, error: httpx2.TransportError) -> TransportFailed:
