@@ -276,5 +276,5 @@ def reason(error: BaseException) -> str:
         return "it did not answer in time."
     if isinstance(error, FileNotFoundError):
         return f"the command {error.filename} was not found."
-    text = " ".join(str(error).split())[:300]
+    text = " ".join(str(error).split())[:300].rstrip(".")
     return f"{text or type(error).__name__}."

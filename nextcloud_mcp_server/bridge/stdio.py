@@ -4,6 +4,7 @@ The SDK's `stdio_client` neither limits a line nor hands out the lines of stderr
 reason. Ending follows the specification: stdin is closed, then SIGTERM, then SIGKILL, to the whole process group.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -12,14 +13,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.errors import AnswerUnreadable, BridgeError, TransportFailed
@@ -127,9 +128,8 @@ class StdioTransport:
 
     def _parsed(self, line: bytes) -> SessionMessage | None:
         """Return the message of a line; None for a line that is none, which many programs print at their start."""
-        try:
-            message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-        except ValueError:
+        message = parsed_line(line)
+        if message is None:
             text = line.decode("utf-8", "replace").strip()
             if text:
                 self._say(text)
@@ -141,7 +141,7 @@ class StdioTransport:
                 )
             return None
         self._spoke = True
-        return message
+        return SessionMessage(message)
 
     async def _read_diagnostics(self, process: Process) -> None:
         assert process.stderr is not None  # noqa: S101 - it was opened with pipes
@@ -178,6 +178,31 @@ class StdioTransport:
                         await process.stdin.send(text.encode() + b"\n")
         finally:
             flushed.set()
+
+
+def parsed_line(line: bytes) -> JSONRPCMessage | None:
+    """Return the message of a line; None for a line that is none.
+
+    JavaScript writes half of a character as it is when a text was cut there; it becomes U+FFFD. An answer that is no
+    JSON-RPC becomes an error: whoever waits for it would wait for ever.
+    """
+    with suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        value = cast("dict[str, object]", json.loads(line.decode("utf-8", "replace")))
+        text = json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    with suppress(ValueError):
+        mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return jsonrpc_message_adapter.validate_json(mended, by_name=False)
+    number = value.get("id")
+    if "method" in value or isinstance(number, bool) or not isinstance(number, int | str):
+        return None
+    fault = ErrorData(code=PARSE_ERROR, message="Failed to parse an answer of the server")
+    return JSONRPCError(jsonrpc="2.0", id=number, error=fault)
 
 
 async def _lines(stream: ByteReceiveStream, limit: int, *, cut: bool = False) -> AsyncIterator[bytes | None]:

@@ -6,6 +6,7 @@ another content is asked about anew. Files of the user's own, and those named wi
 """
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
@@ -22,7 +23,9 @@ from nextcloud_mcp_server.logs import one_line
 
 _LARGEST: Final = 1 << 20
 _WRITABLE_FOR_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
-_LONGEST_SHOWN: Final = 200
+_LONGEST_SHOWN: Final = 1_000
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_PROJECT: Final = frozenset({"PROJECT_DIR", "CLAUDE_PROJECT_DIR"})
 
 #: Returns what the user said about a file with this digest; None if it was never asked.
 Answer = Callable[[Path, str], bool | None]
@@ -41,6 +44,8 @@ class Unapproved:
     digest: str
     servers: tuple[tuple[str, str], ...]
     project: Path
+    #: Calls of any server that the file allows without a question.
+    allowed: tuple[str, ...] = ()
     #: Whether the user was asked, and said no.
     is_declined: bool = False
 
@@ -146,11 +151,19 @@ def limits(content: FileContent) -> object:
 def unapproved(content: FileContent, project: Path, *, is_declined: bool) -> Unapproved:
     """Describe a file that does not count, without a variable's value."""
     servers = tuple((one_line(name), _purpose(table)) for name, table in content.servers)
-    return Unapproved(content.path, content.digest, servers, project, is_declined)
+    rules = content.permissions
+    allow = cast("Mapping[str, object]", rules).get("allow") if isinstance(rules, Mapping) else None
+    globs = cast("list[object]", allow) if isinstance(allow, list) else []
+    allowed = tuple(_shown(str(glob)) for glob in globs)
+    return Unapproved(content.path, content.digest, servers, project, allowed, is_declined=is_declined)
 
 
 def _purpose(table: object) -> str:
-    """Return the program that an entry starts, or the address that it names, as the file has them."""
+    """Return the program that an entry starts, or the address that it names, as the file has them.
+
+    What changes the meaning of a program stands beside it: its folder, the variables that it gets (one such as
+    `NODE_OPTIONS` starts another program), and those of the user's that the entry reads.
+    """
     values = dict(cast("Mapping[str, object]", table)) if isinstance(table, Mapping) else {}
     for name in ("transport", "type"):
         if isinstance(nested := values.get(name), Mapping):
@@ -158,8 +171,33 @@ def _purpose(table: object) -> str:
     arguments = values.get("args")
     words = [values.get("command", values.get("executable", values.get("url", values.get("endpoint", "?"))))]
     words += cast("list[object]", arguments) if isinstance(arguments, list) else []
-    text = one_line(" ".join(str(word) for word in words))
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    details = [
+        f"in {_shown(str(folder))}" if (folder := values.get("cwd", values.get("working_dir"))) else "",
+        _with_names("sets", values.get("env")),
+        _with_names("sends", values.get("headers")),
+        _with_names("reads", dict.fromkeys(_variables(str(values)))),
+    ]
+    text = "; ".join(detail for detail in details if detail)
+    return _shown(" ".join(str(word) for word in words)) + (f" ({text})" if text else "")
+
+
+def _with_names(verb: str, named: object) -> str:
+    names = (
+        [str(name) for name in cast("Mapping[object, object]", named)] if isinstance(named, Mapping) else []
+    )
+    return f"{verb} {_shown(', '.join(names))}" if names else ""
+
+
+def _variables(text: str) -> list[str]:
+    """Return the names of the variables that the texts of an entry refer to."""
+    return sorted(set(_REFERENCE.findall(text)) - _PROJECT)
+
+
+def _shown(text: str) -> str:
+    """Return a text as one line, without the space that could move its end out of sight."""
+    line = one_line(" ".join(text.split()))
+    rest = len(line) - _LONGEST_SHOWN
+    return line if rest <= 0 else f"{line[:_LONGEST_SHOWN]}… ({rest} more characters)"
 
 
 def _key(path: Path) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Annotated, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,6 +17,8 @@ import typer
 from mcp import MCPError
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import UrlElicitationRequiredError
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
 
 from nextcloud_mcp_server.bridge.browser import UnsafeUrl
 from nextcloud_mcp_server.bridge.output import safe
@@ -164,7 +166,7 @@ class Questions:
             if text.lower() == _DECLINE:
                 return None
             try:
-                return _value(text, field, is_required=is_required)
+                return read_value(text, field, is_required=is_required)
             except ValueError as error:
                 say(f"  {error}")
             prompt = _prompt(name, field, is_required=is_required)
@@ -193,7 +195,7 @@ def _choices(field: Mapping[str, Any]) -> list[str]:
     return [str(one.get("const")) for one in items.get("oneOf", items.get("anyOf", []))]
 
 
-def _value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any:  # noqa: ANN401 - any JSON
+def read_value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any:  # noqa: ANN401 - any JSON
     """Read a line by the schema of its field.
 
     Raises:
@@ -201,6 +203,7 @@ def _value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any:  #
     """
     # The SDK depends on it; its import is slow.
     import jsonschema  # noqa: PLC0415 - only where a form is filled in
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
 
     if not text:
         if "default" in field:
@@ -210,13 +213,33 @@ def _value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any:  #
         return _NOTHING
     value = _parsed(text, str(field.get("type", "string")))
     checker = jsonschema.FormatChecker()
+    rules = {key: rule for key, rule in field.items() if key != "pattern"}
     try:
-        jsonschema.Draft202012Validator(dict(field), format_checker=checker).validate(value)  # pyright: ignore[reportUnknownMemberType]
+        jsonschema.Draft202012Validator(rules, format_checker=checker).validate(value)  # pyright: ignore[reportUnknownMemberType]
     except jsonschema.ValidationError as error:
         raise ValueError(one_line(error.message[:_LONGEST])) from None
-    except jsonschema.SchemaError:
+    except (jsonschema.SchemaError, Unresolvable):
         raise ElicitationFailed("MCP elicitation error: the form of the server is not valid.") from None
+    pattern = field.get("pattern")
+    if isinstance(pattern, str) and isinstance(value, str) and not _fits(value, pattern):
+        raise ValueError(one_line(f"{value!r} does not match {pattern!r}"[:_LONGEST]))
     return value
+
+
+def _fits(value: str, pattern: str) -> bool:
+    """Tell whether a text fits a pattern of the server, in linear time: Python's `re` may need years for a hostile one.
+
+    What this engine does not know, such as a look-ahead, is left to the server.
+    """
+    try:
+        checked = TypeAdapter[str](Annotated[str, Field(pattern=pattern)])
+    except SchemaError:
+        return True
+    try:
+        checked.validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _parsed(text: str, kind: str) -> Any:  # noqa: ANN401 - any JSON

@@ -125,8 +125,8 @@ def run(
 def _set_up_logs(*, debug: bool) -> None:
     logs.set_up("debug" if debug else "error")
     if not debug:
-        # The SDK logs a trace for what becomes one sentence here.
-        for name in ("mcp", "client"):
+        # The SDK logs a trace for what becomes one sentence here, and asyncio one for each task that Ctrl-C ends twice.
+        for name in ("mcp", "client", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 

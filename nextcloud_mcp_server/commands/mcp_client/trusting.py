@@ -105,5 +105,7 @@ def _show(file: Unapproved) -> None:
         say(f"  {name}: {purpose}")
     if len(file.servers) > _MOST_SHOWN:
         say(f"  and {len(file.servers) - _MOST_SHOWN} more")
-    if not file.servers:
-        say("  calls that it allows without a question")
+    if file.allowed:
+        say(f"  calls that it allows without a question: {', '.join(file.allowed[:_MOST_SHOWN])}")
+    if len(file.allowed) > _MOST_SHOWN:
+        say(f"  and {len(file.allowed) - _MOST_SHOWN} more")

@@ -6,6 +6,7 @@ from mcp.shared.exceptions import MCPError
 
 from nextcloud_mcp_server.bridge.envelope import Hello, Message
 from nextcloud_mcp_server.bridge.remote import Remote, reason
+from nextcloud_mcp_server.errors import TransportFailed
 from tests.far_server import HANDSHAKE, MODERN, Ears, FarServer, echo, remote_to
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +155,15 @@ async def test_a_server_that_never_answers_the_handshake_is_not_waited_for_longe
         error = await refused(remote)
 
     assert error.error.message == "The server “far” cannot be used: it did not answer in time."
+
+
+async def test_a_reason_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    server = FarServer(echo)
+    server.refusal = TransportFailed("It cannot be started.")
+    async with remote_to(server) as remote:
+        error = await refused(remote)
+
+    assert error.error.message == "The server “far” cannot be used: It cannot be started."
 
 
 async def test_an_error_of_the_server_passes_as_it_is() -> None:

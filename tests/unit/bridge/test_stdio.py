@@ -11,6 +11,7 @@ from mcp import MCPError
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.bridge.connection import Connection, connect
 from nextcloud_mcp_server.bridge.link import Handlers
+from nextcloud_mcp_server.bridge.stdio import parsed_line
 from nextcloud_mcp_server.errors import AnswerLate, AnswerUnreadable, ProtocolVersionRefused, TransportFailed
 from tests.unit.bridge.conftest import MakeServer
 
@@ -252,3 +253,57 @@ async def test_lines_that_are_no_messages_do_not_disturb_a_server_that_speaks(
 
     async with connect(server.model_copy(update={"args": ("-c", code, *server.args)})) as connection:
         assert await text_of(connection, "echo", message="x") == "x"
+
+
+ANSWERS = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    about = {"name": "x", "version": "1"}
+    result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}
+    if message["method"] == "tools/list":
+        result = {"tools": [{"name": "cut", "inputSchema": {"type": "object"}}]}
+    if message["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": "cut \\ud83d"}]}
+        if message["params"].get("arguments"):
+            result = [1]
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+async def test_a_text_that_was_cut_within_a_character_arrives() -> None:
+    lines: list[str] = []
+
+    async with connect(python(ANSWERS), Handlers(diagnostic=lines.append)) as connection:
+        with anyio.fail_after(10):
+            assert await text_of(connection, "cut") == "cut \N{REPLACEMENT CHARACTER}"
+
+    assert lines == []
+
+
+async def test_an_answer_that_is_no_message_ends_its_call() -> None:
+    async with connect(python(ANSWERS)) as connection:
+        with (
+            anyio.fail_after(10),
+            pytest.raises(AnswerUnreadable, match='the server "test" sent no JSON-RPC'),
+        ):
+            await connection.call_tool("cut", {"as": "list"})
+
+        assert await text_of(connection, "cut")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"ready",
+        b"{ready}",
+        b'{"id": true, "result": {}}',
+        b'{"level": "info"}',
+        b'{"id": 1, "method": 5}',
+        b'{"a":' * 100_000,
+    ],
+)
+async def test_a_line_of_a_log_is_no_message(line: bytes) -> None:
+    assert parsed_line(line) is None

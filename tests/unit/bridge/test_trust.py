@@ -125,10 +125,10 @@ def test_what_comes_with_the_folder_is_the_projects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "shown"),
     [
-        ({"command": "npx", "args": ["-y", "x"], "env": {"A": "secret"}}, "npx -y x"),
+        ({"command": "npx", "args": ["-y", "x"], "env": {"A": "secret"}}, "npx -y x (sets A)"),
         ({"transport": {"type": "stdio", "executable": "run", "args": [1]}}, "run 1"),
         ({"type": "http", "url": "https://a.example/\x1b[2J"}, r"https://a.example/\x1b[2J"),
-        ({"command": "x" * 500}, "x" * 200 + "…"),
+        ({"command": "x" * 1500}, "x" * 1000 + "… (500 more characters)"),
         ("text", "?"),
     ],
 )

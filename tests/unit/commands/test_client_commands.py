@@ -1,15 +1,19 @@
 """The commands of `client` against the small server in a process of its own."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from nextcloud_mcp_server import cli
+from nextcloud_mcp_server.bridge.configuration import Configuration
 from nextcloud_mcp_server.commands.mcp_client import completion, questions
-from nextcloud_mcp_server.commands.mcp_client.session import Choice
+from nextcloud_mcp_server.commands.mcp_client.session import Choice, run
+from nextcloud_mcp_server.errors import ElicitationFailed
 
 pytestmark = pytest.mark.process
 
@@ -394,3 +398,33 @@ def test_the_shell_asks_the_program_for_completions(settings: Path) -> None:
 )
 def test_only_pages_of_the_web_are_shown(url: str) -> None:
     assert not questions._is_page(url)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_task_that_was_interrupted_prints_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second Ctrl-C leaves tasks whose exception nobody reads."""
+
+    async def action(configuration: Configuration) -> None:
+        del configuration
+        logging.getLogger("asyncio").error("Task exception was never retrieved")
+
+    with pytest.raises(typer.Exit):
+        run(Choice(no_mcp=True), action)
+
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("pattern", ["!", "(?=b)", "("])
+def test_a_pattern_that_is_unknown_here_is_left_to_the_server(pattern: str) -> None:
+    field = {"type": "string", "pattern": pattern}
+
+    assert questions.read_value("a!", field, is_required=True) == "a!"
+
+
+def test_a_hostile_pattern_takes_no_time() -> None:
+    with pytest.raises(ValueError, match="does not match"):
+        questions.read_value("a" * 40 + "!", {"type": "string", "pattern": "^(a+)+$"}, is_required=True)
+
+
+def test_a_field_that_refers_to_another_document_is_not_valid() -> None:
+    with pytest.raises(ElicitationFailed, match="the form of the server is not valid"):
+        questions.read_value("x", {"$ref": "http://127.0.0.1:1/x"}, is_required=True)

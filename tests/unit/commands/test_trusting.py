@@ -150,7 +150,44 @@ def test_a_file_that_only_allows_calls_waits_for_approval_too(project: Path) -> 
 
     outcome = client("trust", "--yes")
 
-    assert "  calls that it allows without a question\n" in outcome.stderr
+    assert "  calls that it allows without a question: *\n" in outcome.stderr
+
+
+def test_what_changes_the_meaning_of_a_server_is_shown(project: Path) -> None:
+    """A variable such as NODE_OPTIONS starts another program, spaces hide one, and `allow` is for all servers."""
+    (project / "mcp.toml").write_text(
+        f"""
+[server.one]
+command = "npx"
+args = ["-y", "tea{" " * 2000}", "; touch x"]
+cwd = "bin"
+env = {{ NODE_OPTIONS = "--require ./x.js", A = "${{AWS_KEY:-none}} ${{PROJECT_DIR}} $${{NOT}}" }}
+[server.two]
+type = "http"
+url = "https://example.org/${{TOKEN}}"
+headers = {{ X-One = "${{OTHER_TOKEN}}" }}
+[server.three]
+command = "sh"
+args = ["-c", "{"x" * 2000}"]
+[permissions]
+allow = ["*", "{"y" * 1001}"]
+""",
+        encoding="utf-8",
+    )
+
+    shown = client("trust", "--yes").stderr
+
+    assert "  one: npx -y tea ; touch x (in bin; sets NODE_OPTIONS, A; reads AWS_KEY)\n" in shown
+    assert "  two: https://example.org/${TOKEN} (sends X-One; reads OTHER_TOKEN, TOKEN)\n" in shown
+    assert f"  three: sh -c {'x' * 994}… (1006 more characters)\n" in shown
+    assert f"  calls that it allows without a question: *, {'y' * 1000}… (1 more characters)\n" in shown
+
+
+def test_many_rules_are_not_all_shown(project: Path) -> None:
+    rules = ", ".join(f'"r{number}"' for number in range(23))
+    (project / "mcp.toml").write_text(f"[permissions]\nallow = [{rules}]\n", encoding="utf-8")
+
+    assert ", r19\n  and 3 more\n" in client("trust", "--yes").stderr
 
 
 def test_a_file_that_is_named_is_not_asked_about(project: Path) -> None:
