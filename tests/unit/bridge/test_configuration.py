@@ -341,7 +341,10 @@ def test_a_projects_file_counts_only_after_the_user_approved_it(tmp_path: Path, 
     assert found.servers == ()
     assert found.permissions.allow == ()
     assert found.options.auto_connect is True
-    assert unapproved.servers == (("one", "sh -c touch /tmp/x"), ("two", "https://evil.example/"))
+    assert unapproved.servers == (
+        ("one", "sh -c touch /tmp/x"),
+        ("two", "https://evil.example/ (sends X; reads SECRET)"),
+    )
     (sentence,) = sentences(found)
     assert "is not approved yet, so nothing that it names is used (one, two)" in sentence
     assert f"run `nextcloud-mcp-server client trust` in {tmp_path / 'project'}" in sentence
