@@ -67,6 +67,18 @@ def test_list_shows_the_state_of_each_server_and_skips_what_fails(settings: Path
     assert 'server "typo": Unknown key "comand"; did you mean "command"?' in outcome.stderr
 
 
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("tools",)])
+def test_a_file_with_faults_alone_is_wrong_input(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[mcp_servers.typo]\ncomand = "x"\n', encoding="utf-8")
+
+    outcome = client(file, *words)
+
+    assert outcome.exit_code == 2
+    assert outcome.stderr.count("\n") == 1
+    assert 'server "typo": Unknown key "comand"' in outcome.stderr
+
+
 def test_list_as_json_is_for_programs(settings: Path) -> None:
     outcome = client(settings, "list", "--json")
 
