@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -91,9 +91,11 @@ class Choice:
         found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
         if ask and asked_about(found.unapproved, approvals):
             found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
-        for fault in () if quiet else found.faults:
+        if quiet:
+            return found
+        for fault in found.faults:
             say(f"Note: left out: {fault}")
-        return found
+        return replace(found, unapproved=tuple(replace(file, is_told=True) for file in found.unapproved))
 
 
 def run(
