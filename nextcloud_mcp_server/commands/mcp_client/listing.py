@@ -169,14 +169,16 @@ async def read_resource(
     values: Sequence[str],
     *,
     into: Path | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Print a resource, or write it into a file."""
     server = server_of(configuration, name)
-    async with connected(choice, server, make_questions(configuration, server)) as connection:
+    questions = make_questions(configuration, server, yes=yes)
+    async with connected(choice, server, questions) as connection:
         _require(connection, "resources")
         uri = await Catalog().uri(connection, resource, values)
-        contents = (await connection.read_resource(uri)).contents
+        contents = (await questions.with_pages(lambda: connection.read_resource(uri))).contents
     if as_json:
         result_json([output.as_json(one) for one in contents], indent=2)
     elif into is not None:
@@ -230,13 +232,15 @@ async def get_prompt(
     prompt: str,
     arguments: dict[str, str],
     *,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Print the messages of a prompt."""
     server = server_of(configuration, name)
-    async with connected(choice, server, make_questions(configuration, server)) as connection:
+    questions = make_questions(configuration, server, yes=yes)
+    async with connected(choice, server, questions) as connection:
         _require(connection, "prompts")
-        found = await connection.get_prompt(prompt, arguments)
+        found = await questions.with_pages(lambda: connection.get_prompt(prompt, arguments))
     if as_json:
         result_json(output.as_json(found), indent=2)
     else:

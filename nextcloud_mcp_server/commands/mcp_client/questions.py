@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -35,6 +35,7 @@ _AGAIN_SECONDS: Final = 20.0
 #: Servers hold a consent request for five to ten minutes.
 _CONSENT_SECONDS: Final = 600.0
 
+_Result = TypeVar("_Result")
 Answer = types.ElicitResult
 #: Prints a question and reads a line; None at the end of the input.
 ReadLine = Callable[[str], Awaitable[str | None]]
@@ -80,8 +81,8 @@ class Questions:
             self._completed.add(notification.params.elicitation_id)
             self._news.set()
 
-    async def with_pages(self, call: Callable[[], Awaitable[types.CallToolResult]]) -> types.CallToolResult:
-        """Make a call; where it fails for want of a page (-32042), show the page, wait, and call again.
+    async def with_pages(self, call: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Send a request; where it fails for want of a page (-32042), show the page, wait, and send it again.
 
         Raises:
             ElicitationFailed: The user did not want to, or did not finish in time.

@@ -310,6 +310,23 @@ def test_without_a_terminal_a_page_is_not_opened(settings: Path) -> None:
     assert "MCP URL elicitation received in headless context; cancelling" in outcome.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [(("read", "test", "test://paid"), "This is test://paid."), (("prompt", "test", "paid"), "Greet None.")],
+)
+def test_resources_and_prompts_wait_for_a_page_as_calls_do(
+    settings: Path, words: tuple[str, ...], printed: str
+) -> None:
+    alone = client(settings, *words)
+    outcome = client(settings, *words, "--yes")
+
+    assert alone.exit_code == 1
+    assert "the page that the call needs was not opened" in alone.stderr
+    assert outcome.exit_code == 0
+    assert printed in outcome.stdout
+    assert "https://pay.example/e1" in outcome.stderr
+
+
 def test_with_yes_a_page_is_shown_and_the_call_repeated_when_the_user_has_finished(settings: Path) -> None:
     outcome = client(settings, "call", "test", "page", "--yes")
 
