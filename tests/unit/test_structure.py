@@ -97,6 +97,7 @@ OWN_JSON = frozenset(
         "auth/builtin/authorization.py",
         "auth/consent/oidc_sign_in.py",
         "auth/strict_json.py",
+        "bridge/stdio.py",
         "formats/untrusted.py",
         "formats/windows_zones.py",
         "protocol/wire.py",
