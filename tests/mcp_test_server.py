@@ -58,6 +58,17 @@ def text(words: str, **more: object) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": words}], **more}
 
 
+def is_paid(id_: object) -> bool:
+    """Tell whether the user has paid; else the request fails for want of a page."""
+    if state["paid"]:
+        return True
+    state["paid"] = OPTIONS.get("pay", "1") == "1"
+    page = {"mode": "url", "elicitationId": "e1", "url": "https://pay.example/e1", "message": "Pay first."}
+    write({"id": id_, "error": {"code": -32042, "message": "Pay.", "data": {"elicitations": [page]}}})
+    write({"method": "notifications/elicitation/complete", "params": {"elicitationId": "e1"}})
+    return False
+
+
 def call(  # noqa: C901, PLR0911, PLR0912 - a case for each tool
     id_: object, params: dict[str, Any]
 ) -> dict[str, Any] | None:
@@ -84,18 +95,7 @@ def call(  # noqa: C901, PLR0911, PLR0912 - a case for each tool
             )
             return None
         case "page":
-            if state["paid"]:
-                return text("Paid.")
-            state["paid"] = OPTIONS.get("pay", "1") == "1"
-            page = {
-                "mode": "url",
-                "elicitationId": "e1",
-                "url": "https://pay.example/e1",
-                "message": "Pay first.",
-            }
-            write({"id": id_, "error": {"code": -32042, "message": "Pay.", "data": {"elicitations": [page]}}})
-            write({"method": "notifications/elicitation/complete", "params": {"elicitationId": "e1"}})
-            return None
+            return text("Paid.") if is_paid(id_) else None
         case "change":
             RESOURCES.append({"uri": "test://new", "name": "new"})
             write({"method": "notifications/resources/list_changed"})
@@ -128,7 +128,7 @@ def call(  # noqa: C901, PLR0911, PLR0912 - a case for each tool
     return None
 
 
-def answer(  # noqa: C901, PLR0911 - a case for each method
+def answer(  # noqa: C901, PLR0911, PLR0912 - a case for each method
     id_: object, method: str, params: dict[str, Any]
 ) -> dict[str, Any] | None:
     match method:
@@ -153,6 +153,8 @@ def answer(  # noqa: C901, PLR0911 - a case for each method
             return {"resourceTemplates": [TEMPLATE]}
         case "resources/read":
             uri = params["uri"]
+            if uri == "test://paid" and not is_paid(id_):
+                return None
             if uri == "test://blob":
                 return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": "iVBORw=="}]}
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"This is {uri}."}]}
@@ -161,6 +163,8 @@ def answer(  # noqa: C901, PLR0911 - a case for each method
         case "prompts/get":
             given: dict[str, Any] = params.get("arguments") or {}
             who = given.get("who")
+            if params["name"] == "paid" and not is_paid(id_):
+                return None
             return {
                 "messages": [
                     {"role": "user", "content": {"type": "text", "text": f"Greet {who}."}},

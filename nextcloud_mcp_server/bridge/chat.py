@@ -4,6 +4,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
+import anyio
 from anyio.abc import TaskGroup
 from mcp.client._transport import TransportStreams
 from mcp.server.stdio import stdio_server
@@ -21,6 +22,10 @@ class ChatClient:
     def __init__(self, streams: TransportStreams) -> None:
         self._dispatcher = JSONRPCDispatcher(*streams)
         self._hello: Hello | None = None
+        #: Set once the chat client takes requests and changes.
+        self._ready = anyio.Event()
+        #: Changes that it could not take yet; each is one of a whole list, so one of a kind is enough.
+        self._held: dict[str, Message | None] = {}
 
     @property
     def hello(self) -> Hello:
@@ -45,7 +50,17 @@ class ChatClient:
         if self._hello is not None or given is None:
             return False
         self._hello = given
+        if given.modern:
+            # 2026-07-28 has no handshake.
+            self._ready.set()
         return True
+
+    async def begin(self) -> None:
+        """Take the word of the chat client that the handshake is over, and send it what was held back."""
+        self._ready.set()
+        while self._held:
+            method = next(iter(self._held))
+            await self._dispatcher.notify(method, self._held.pop(method))
 
     async def run(self, group: TaskGroup, on_request: OnRequest, on_notify: OnNotify) -> None:
         """Answer the chat client until it closes its input; then end the group."""
@@ -60,10 +75,14 @@ class ChatClient:
         """
         if self.hello.modern:
             raise MCPError(METHOD_NOT_FOUND, f"This chat client takes no requests such as {method}.")
+        await self._ready.wait()
         return await self._dispatcher.send_raw_request(method, params)
 
     async def notify(self, method: str, params: Message | None) -> None:
-        """Send the chat client a notification."""
+        """Send the chat client a notification; a change waits for the end of the handshake."""
+        if method.endswith("/list_changed") and not self._ready.is_set():
+            self._held[method] = params
+            return
         await self._dispatcher.notify(method, params)
 
 

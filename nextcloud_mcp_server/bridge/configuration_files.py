@@ -61,18 +61,22 @@ def found_files(paths: Paths) -> list[Path]:
         return list(paths.files)
     folders = (paths.user, paths.project / _FOLDER)
     unified = [folder / _UNIFIED for folder in folders if (folder / _UNIFIED).is_file()]
-    legacy = [
-        folder / _LEGACY for folder in (paths.user, paths.project, folders[1]) if (folder / _LEGACY).is_file()
-    ]
     yaml = [folder / name for folder in folders for name in _YAML if (folder / name).is_file()]
-    chosen = yaml + (unified or legacy)
+    chosen = yaml + (unified or _legacy_files(paths))
     return sorted(chosen, key=lambda path: path.is_relative_to(paths.project) and path.parent != paths.user)
 
 
 def hidden_files(paths: Paths) -> list[Path]:
-    """Return the user's file whose servers are not read because a `settings.toml` is somewhere."""
-    legacy = paths.user / _LEGACY
-    return [legacy] if not paths.files and legacy.is_file() and legacy not in found_files(paths) else []
+    """Return the files whose servers are not read because a `settings.toml` is somewhere."""
+    if paths.files:
+        return []
+    read_whole = found_files(paths)
+    return [path for path in _legacy_files(paths) if path not in read_whole]
+
+
+def _legacy_files(paths: Paths) -> list[Path]:
+    folders = (paths.user, paths.project, paths.project / _FOLDER)
+    return [folder / _LEGACY for folder in folders if (folder / _LEGACY).is_file()]
 
 
 def read(path: Path) -> FileContent:

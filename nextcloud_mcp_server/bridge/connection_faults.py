@@ -69,6 +69,12 @@ _UNREADABLE: Final[tuple[tuple[type[Exception], str, type[NextcloudMcpError], st
         'MCP transport error: a result of the server "{name}" does not fit the schema of its tool.',
     ),
     (
+        RuntimeError,
+        "Invalid schema for tool",
+        AnswerUnreadable,
+        'MCP transport error: a tool of the server "{name}" has a schema of results that is not valid.',
+    ),
+    (
         httpx2.SSEError,
         "",
         AnswerUnreadable,

@@ -130,6 +130,9 @@ class Bridge:
             answer = await introduce(self._chat.hello, remotes, seconds=self._options.greeting_seconds)
             self._late = {remote.name for remote in remotes if remote.agreement is None}
             return answer
+        if method != "ping":
+            # Some chat clients never say that the handshake is over.
+            await self._chat.begin()
         if method == "subscriptions/listen" and context.request_id is not None:
             return await self._subscriptions.listen(context.request_id, given, self._agreed())
         if method == "ping" or method in _TO_ALL:
@@ -158,8 +161,11 @@ class Bridge:
         self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
     ) -> None:
         del context
-        # The first was applied by the dispatcher, and each server got its own second one.
-        if method not in ("notifications/cancelled", "notifications/initialized"):
+        if method == "notifications/initialized":
+            # Each server got its own.
+            await self._chat.begin()
+        elif method != "notifications/cancelled":
+            # That was applied by the dispatcher.
             for remote in self._remotes.values():
                 await remote.notify(method, params)
 

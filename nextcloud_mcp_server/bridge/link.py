@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import httpx2
@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.bridge.http_client import HttpClient
+from nextcloud_mcp_server.bridge.schema_check import SchemaCheck
 from nextcloud_mcp_server.bridge.stdio import StdioTransport
 from nextcloud_mcp_server.errors import NextcloudMcpError
 
@@ -112,7 +113,7 @@ async def opened(link: Link, handlers: Handlers, wire: Wire) -> AsyncGenerator[C
             transport = link.process.open()
         else:
             transport = await _over_http(link, stack, wire)
-        yield await stack.enter_async_context(
+        client = await stack.enter_async_context(
             Client(
                 transport,
                 read_timeout_seconds=server.timeout_seconds,
@@ -124,6 +125,23 @@ async def opened(link: Link, handlers: Handlers, wire: Wire) -> AsyncGenerator[C
                 extensions=handlers.extensions,
             )
         )
+        # The SDK's own check runs a server's patterns in Python's `re`, which nothing could end.
+        setattr(client.session, "_output_schema_validator", _result_check)  # noqa: B010 - the SDK offers no other way
+        yield client
+
+
+def _result_check(tool: str, schema: dict[str, Any]) -> SchemaCheck:
+    """Return what checks the results of a tool, in the place and with the error of the SDK's own.
+
+    Raises:
+        RuntimeError: The schema is not valid.
+    """
+    from jsonschema import SchemaError  # noqa: PLC0415 - the import is slow, and few results need it
+
+    try:
+        return SchemaCheck(schema)
+    except SchemaError as error:
+        raise RuntimeError(f"Invalid schema for tool {tool}: {error.message}") from None
 
 
 async def _over_http(link: Link, stack: AsyncExitStack, wire: Wire) -> Transport:

@@ -48,6 +48,8 @@ class Unapproved:
     allowed: tuple[str, ...] = ()
     #: Whether the user was asked, and said no.
     is_declined: bool = False
+    #: Whether the sentence was printed.
+    is_told: bool = False
 
     @property
     def sentence(self) -> str:

@@ -150,6 +150,7 @@ def read_resource(
     into: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it into a new file.")
     ] = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a resource: SERVER URI, or @SERVER:URI."""
@@ -164,7 +165,7 @@ def read_resource(
     session.run(
         choice,
         lambda found: listing.read_resource(
-            choice, found, name, given[0], given[1:], into=into, as_json=as_json
+            choice, found, name, given[0], given[1:], into=into, yes=yes, as_json=as_json
         ),
     )
 
@@ -185,6 +186,7 @@ def get_prompt(
     prompt: Annotated[str, typer.Argument(help="Its name.", autocompletion=_completed("prompts"))],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")] = None,
     *,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a prompt with its arguments."""
@@ -198,7 +200,8 @@ def get_prompt(
         given[name] = value
     choice = _choice(context)
     session.run(
-        choice, lambda found: listing.get_prompt(choice, found, server, prompt, given, as_json=as_json)
+        choice,
+        lambda found: listing.get_prompt(choice, found, server, prompt, given, yes=yes, as_json=as_json),
     )
 
 

@@ -23,6 +23,7 @@ from nextcloud_mcp_server.bridge.opening import Transport
 from nextcloud_mcp_server.bridge.pages import Browsing, Policy
 from nextcloud_mcp_server.bridge.permissions import decide, decide_elicitation
 from nextcloud_mcp_server.commands.console import say
+from nextcloud_mcp_server.commands.mcp_client.signals import until_told_to_end
 from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.settings.environment import process_variables
 
@@ -126,7 +127,8 @@ async def _serve(
     asks = None if options.browsing == "never" else browser
     backends = [_backend(configuration, server, asks, wishes) for server in servers]
     async with stdio() as streams:
-        await Bridge(streams, backends, browser, options, say).run()
+        # A chat client may keep our input open; it then waits for nothing but our end.
+        await until_told_to_end(Bridge(streams, backends, browser, options, say).run, exit_code=0)
 
 
 def _backend(

@@ -16,6 +16,7 @@ from nextcloud_mcp_server.bridge.servers import SIGNS, Entry, Servers, State, op
 from nextcloud_mcp_server.commands.console import result, result_json, say
 from nextcloud_mcp_server.commands.mcp_client.session import (
     FAILED,
+    WRONG_INPUT,
     Choice,
     connected,
     make_auth,
@@ -45,12 +46,20 @@ async def list_servers(
         entries = list(servers.entries.values())
         if as_json:
             result_json([_facts(entry) for entry in entries], indent=2)
-        elif not entries:
-            say("All servers are off." if configuration.off else _NONE)
-        else:
+        elif entries:
             header = ("", "ID", "TRANSPORT", "STATE", "TOOLS", "VERSION", "ABOUT")
             print_table(header, [_row(entry) for entry in entries])
-        return FAILED if any(entry.state is State.FAILED for entry in entries) else None
+        elif not configuration.faults:
+            say("All servers are off." if configuration.off else _NONE)
+        failed = any(entry.state is State.FAILED for entry in entries)
+        return FAILED if failed else _nothing_usable(configuration)
+
+
+def _nothing_usable(configuration: Configuration) -> int | None:
+    """Return the code for a configuration of which only faults are left; a file that waits for approval is none."""
+    waiting = {file.path for file in configuration.unapproved}
+    is_wrong = any(fault.path not in waiting for fault in configuration.faults)
+    return WRONG_INPUT if is_wrong and not configuration.servers else None
 
 
 def _row(entry: Entry) -> list[str]:
@@ -100,7 +109,7 @@ async def list_tools(
         failed = [entry for entry in servers.entries.values() if entry.state is State.FAILED]
         for entry in failed:
             say(f"Note: left out: {entry.reason}")
-        return FAILED if failed else None
+        return FAILED if failed else _nothing_usable(configuration)
 
 
 def _print_tools(servers: Servers, *, as_json: bool) -> None:
@@ -160,14 +169,16 @@ async def read_resource(
     values: Sequence[str],
     *,
     into: Path | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Print a resource, or write it into a file."""
     server = server_of(configuration, name)
-    async with connected(choice, server, make_questions(configuration, server)) as connection:
+    questions = make_questions(configuration, server, yes=yes)
+    async with connected(choice, server, questions) as connection:
         _require(connection, "resources")
         uri = await Catalog().uri(connection, resource, values)
-        contents = (await connection.read_resource(uri)).contents
+        contents = (await questions.with_pages(lambda: connection.read_resource(uri))).contents
     if as_json:
         result_json([output.as_json(one) for one in contents], indent=2)
     elif into is not None:
@@ -221,13 +232,15 @@ async def get_prompt(
     prompt: str,
     arguments: dict[str, str],
     *,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Print the messages of a prompt."""
     server = server_of(configuration, name)
-    async with connected(choice, server, make_questions(configuration, server)) as connection:
+    questions = make_questions(configuration, server, yes=yes)
+    async with connected(choice, server, questions) as connection:
         _require(connection, "prompts")
-        found = await connection.get_prompt(prompt, arguments)
+        found = await questions.with_pages(lambda: connection.get_prompt(prompt, arguments))
     if as_json:
         result_json(output.as_json(found), indent=2)
     else:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -17,12 +17,11 @@ import typer
 from mcp import MCPError
 from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import UrlElicitationRequiredError
-from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import SchemaError
 
 from nextcloud_mcp_server.bridge.browser import UnsafeUrl
 from nextcloud_mcp_server.bridge.output import safe
 from nextcloud_mcp_server.bridge.permissions import Decision
+from nextcloud_mcp_server.bridge.schema_check import SchemaCheck
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.errors import ElicitationFailed
 from nextcloud_mcp_server.logs import one_line
@@ -36,6 +35,7 @@ _AGAIN_SECONDS: Final = 20.0
 #: Servers hold a consent request for five to ten minutes.
 _CONSENT_SECONDS: Final = 600.0
 
+_Result = TypeVar("_Result")
 Answer = types.ElicitResult
 #: Prints a question and reads a line; None at the end of the input.
 ReadLine = Callable[[str], Awaitable[str | None]]
@@ -81,8 +81,8 @@ class Questions:
             self._completed.add(notification.params.elicitation_id)
             self._news.set()
 
-    async def with_pages(self, call: Callable[[], Awaitable[types.CallToolResult]]) -> types.CallToolResult:
-        """Make a call; where it fails for want of a page (-32042), show the page, wait, and call again.
+    async def with_pages(self, call: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Send a request; where it fails for want of a page (-32042), show the page, wait, and send it again.
 
         Raises:
             ElicitationFailed: The user did not want to, or did not finish in time.
@@ -202,7 +202,7 @@ def read_value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any
         ValueError: It does not fit; the text says what would.
     """
     # The SDK depends on it; its import is slow.
-    import jsonschema  # noqa: PLC0415 - only where a form is filled in
+    from jsonschema.exceptions import SchemaError  # noqa: PLC0415 - only where a form is filled in
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
 
     if not text:
@@ -212,34 +212,13 @@ def read_value(text: str, field: Mapping[str, Any], *, is_required: bool) -> Any
             raise ValueError("A value is required.")
         return _NOTHING
     value = _parsed(text, str(field.get("type", "string")))
-    checker = jsonschema.FormatChecker()
-    rules = {key: rule for key, rule in field.items() if key != "pattern"}
     try:
-        jsonschema.Draft202012Validator(rules, format_checker=checker).validate(value)  # pyright: ignore[reportUnknownMemberType]
-    except jsonschema.ValidationError as error:
-        raise ValueError(one_line(error.message[:_LONGEST])) from None
-    except (jsonschema.SchemaError, Unresolvable):
+        fault = SchemaCheck(field, formats=True).fault(value)
+    except (SchemaError, Unresolvable):
         raise ElicitationFailed("MCP elicitation error: the form of the server is not valid.") from None
-    pattern = field.get("pattern")
-    if isinstance(pattern, str) and isinstance(value, str) and not _fits(value, pattern):
-        raise ValueError(one_line(f"{value!r} does not match {pattern!r}"[:_LONGEST]))
+    if fault is not None:
+        raise ValueError(one_line(fault[:_LONGEST]))
     return value
-
-
-def _fits(value: str, pattern: str) -> bool:
-    """Tell whether a text fits a pattern of the server, in linear time: Python's `re` may need years for a hostile one.
-
-    What this engine does not know, such as a look-ahead, is left to the server.
-    """
-    try:
-        checked = TypeAdapter[str](Annotated[str, Field(pattern=pattern)])
-    except SchemaError:
-        return True
-    try:
-        checked.validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 def _parsed(text: str, kind: str) -> Any:  # noqa: ANN401 - any JSON

@@ -3,7 +3,8 @@
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from nextcloud_mcp_server.bridge.permissions import decide_elicitation
 from nextcloud_mcp_server.bridge.task_client import TaskClient
 from nextcloud_mcp_server.commands.console import say
 from nextcloud_mcp_server.commands.mcp_client.questions import Questions, read_terminal_line
+from nextcloud_mcp_server.commands.mcp_client.signals import until_told_to_end
 from nextcloud_mcp_server.commands.mcp_client.trusting import asked_about, open_approvals, refuse_unapproved
 from nextcloud_mcp_server.errors import (
     AnswerLate,
@@ -89,9 +91,11 @@ class Choice:
         found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
         if ask and asked_about(found.unapproved, approvals):
             found = load(paths, process_variables(), off=self.no_mcp, answer=approvals.answer)
-        for fault in () if quiet else found.faults:
+        if quiet:
+            return found
+        for fault in found.faults:
             say(f"Note: left out: {fault}")
-        return found
+        return replace(found, unapproved=tuple(replace(file, is_told=True) for file in found.unapproved))
 
 
 def run(
@@ -109,7 +113,7 @@ def run(
     _set_up_logs(debug=choice.debug)
     try:
         configuration = choice.configuration(quiet=quiet, ask=ask)
-        code = anyio.run(action, configuration)
+        code = anyio.run(until_told_to_end, partial(action, configuration))
     except KeyboardInterrupt:
         raise
     except Exception as error:  # the boundary of these commands: each failure is a sentence and a code

@@ -48,7 +48,11 @@ def refuse_unapproved(configuration: Configuration, name: str | None = None) -> 
     """
     for file in configuration.unapproved:
         if name is None or name in dict(file.servers):
-            raise CallNotAllowed(f"{file.path}: {file.sentence}")
+            what = "Every server" if name is None else f'The server "{one_line(name)}"'
+            briefly = (
+                f"{what} that is meant here is in {file.path}, which does not count; the note above says why."
+            )
+            raise CallNotAllowed(briefly if file.is_told else f"{file.path}: {file.sentence}")
 
 
 async def approve(configuration: Configuration, *, yes: bool) -> None:

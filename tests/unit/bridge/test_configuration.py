@@ -370,6 +370,16 @@ def test_a_projects_file_takes_away_nothing_that_a_users_file_denies(tmp_path: P
     assert (found.permissions.allow, found.permissions.ask, found.permissions.deny[0]) == ((), ("b",), "c")
 
 
+@pytest.mark.parametrize("file", ["root_mcp_toml", "project_mcp_toml"])
+def test_a_users_file_takes_away_nothing_that_a_projects_file_denies(tmp_path: Path, file: str) -> None:
+    text = '[permissions]\nallow = ["a"]\nask = ["b"]\ndeny = ["c"]\n[server.its]\ncommand = "a"'
+
+    found = read(tmp_path, {}, never_asked, user_settings_toml="", **{file: text})
+
+    assert (found.servers, found.unapproved) == ((), ())
+    assert (found.permissions.allow, found.permissions.ask, found.permissions.deny) == ((), ("b",), ("c",))
+
+
 def test_a_users_server_does_not_stand_in_for_one_that_is_not_approved(tmp_path: Path) -> None:
     mine = '[mcp_servers.one]\ncommand = "mine"\n[mcp_servers.mine]\ncommand = "mine"'
 

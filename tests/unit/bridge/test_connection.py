@@ -380,3 +380,28 @@ async def test_a_hundred_failed_calls_leave_nothing_behind() -> None:
         assert link.http is not None
         # The one of `server/discover`, if at all.
         assert len(link.http.faults) <= 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"properties": {"a": {"pattern": "^(a+)+$"}}}, "does not fit the schema of its tool"),
+        ({"properties": {"a": {"type": 5}}}, "has a schema of results that is not valid"),
+    ],
+)
+async def test_a_hostile_schema_of_results_is_one_sentence_at_once(
+    schema: dict[str, Any], words: str
+) -> None:
+    def answer(_request: httpx2.Request, body: dict[str, Any]) -> httpx2.Response | None:
+        tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"} | schema}
+        results: dict[str | None, dict[str, Any]] = {
+            "tools/call": {"content": [], "structuredContent": {"a": "a" * 34 + "!"}},
+            "tools/list": {"tools": [tool]},
+        }
+        method = body.get("method")
+        return Remote.json(body, results[method]) if method in results else None
+
+    with anyio.fail_after(10):
+        async with connect(SERVER, transport=Remote(answer)) as connection:
+            with pytest.raises(AnswerUnreadable, match=words):
+                await connection.call_tool("x")

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -64,6 +65,18 @@ def test_list_shows_the_state_of_each_server_and_skips_what_fails(settings: Path
     )
     assert "left out" in outcome.stderr
     assert 'server "typo": Unknown key "comand"; did you mean "command"?' in outcome.stderr
+
+
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("tools",)])
+def test_a_file_with_faults_alone_is_wrong_input(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[mcp_servers.typo]\ncomand = "x"\n', encoding="utf-8")
+
+    outcome = client(file, *words)
+
+    assert outcome.exit_code == 2
+    assert outcome.stderr.count("\n") == 1
+    assert 'server "typo": Unknown key "comand"' in outcome.stderr
 
 
 def test_list_as_json_is_for_programs(settings: Path) -> None:
@@ -297,6 +310,23 @@ def test_without_a_terminal_a_page_is_not_opened(settings: Path) -> None:
     assert "MCP URL elicitation received in headless context; cancelling" in outcome.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [(("read", "test", "test://paid"), "This is test://paid."), (("prompt", "test", "paid"), "Greet None.")],
+)
+def test_resources_and_prompts_wait_for_a_page_as_calls_do(
+    settings: Path, words: tuple[str, ...], printed: str
+) -> None:
+    alone = client(settings, *words)
+    outcome = client(settings, *words, "--yes")
+
+    assert alone.exit_code == 1
+    assert "the page that the call needs was not opened" in alone.stderr
+    assert outcome.exit_code == 0
+    assert printed in outcome.stdout
+    assert "https://pay.example/e1" in outcome.stderr
+
+
 def test_with_yes_a_page_is_shown_and_the_call_repeated_when_the_user_has_finished(settings: Path) -> None:
     outcome = client(settings, "call", "test", "page", "--yes")
 
@@ -420,9 +450,13 @@ def test_a_pattern_that_is_unknown_here_is_left_to_the_server(pattern: str) -> N
     assert questions.read_value("a!", field, is_required=True) == "a!"
 
 
-def test_a_hostile_pattern_takes_no_time() -> None:
+HOSTILE: dict[str, Any] = {"pattern": "^(a+)+$"}
+
+
+@pytest.mark.parametrize("field", [HOSTILE, {"allOf": [HOSTILE]}])
+def test_a_hostile_pattern_takes_no_time(field: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="does not match"):
-        questions.read_value("a" * 40 + "!", {"type": "string", "pattern": "^(a+)+$"}, is_required=True)
+        questions.read_value("a" * 40 + "!", field, is_required=True)
 
 
 def test_a_field_that_refers_to_another_document_is_not_valid() -> None:

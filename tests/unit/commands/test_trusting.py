@@ -66,11 +66,22 @@ def test_without_a_terminal_nothing_is_started_and_a_sentence_says_how(
     assert not (project / "started").exists()
 
 
-def test_a_bridge_never_asks(project: Path, terminal: None) -> None:
+@pytest.mark.parametrize("words", [("tools", "one"), ("call", "one", "x"), ("doctor", "one"), ("list",)])
+def test_that_a_file_is_not_approved_is_said_once(project: Path, words: tuple[str, ...]) -> None:
+    del project
+    outcome = client(*words)
+
+    assert (outcome.stderr + outcome.stdout).count("is not approved yet") == 1
+    assert "No server is configured" not in outcome.stderr
+
+
+def test_a_bridge_never_asks(project: Path, terminal: None, capsys: pytest.CaptureFixture[str]) -> None:
     del terminal
     for targets in ([], ["one"]):
-        with pytest.raises(CallNotAllowed, match="is not approved yet"):
+        with pytest.raises(CallNotAllowed, match="does not count; the note above says why") as caught:
             found_servers(targets, Wishes())
+        said = capsys.readouterr().err + str(caught.value)
+        assert said.count("is not approved yet") == 1
 
     assert not (project / "started").exists()
 
