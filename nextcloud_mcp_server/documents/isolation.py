@@ -8,6 +8,7 @@ and cannot be undone. Linux has all of them from 6.12 on. Where a kernel or plat
 import ctypes
 import os
 import platform
+import signal
 import struct
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Final
 _PACKAGE: Final = Path(__file__).parents[1]
 
 # linux/prctl.h
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_SECCOMP: Final = 22
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -148,6 +150,8 @@ def isolate() -> None:
         return
     # No other process of the same user may attach to this one.
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    # The server ends a worker at its deadline; a server that was killed cannot, and a worker that sleeps would stay.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _close_files(libc)
     _close_system(libc)
 

@@ -182,10 +182,33 @@ class LimitedConnection(H11Protocol):
     limits = ConnectionLimits()
     _network: str | None = None
     _header_timer: _Timer | None = None
+    _is_lost = False
+    #: Requests that were handed to the application and have not ended there.
+    _running = 0
 
     def __init__(self, config: uvicorn.Config, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(config, *arguments, **named)
         self.conn = _BoundedParser(h11.SERVER, MAX_HEADER_BYTES)
+        self.app: Any = self._counted(self.app)
+
+    def _counted(self, app: Any) -> Any:  # noqa: ANN401 - an application, as uvicorn has it
+        async def run(*arguments: Any) -> None:  # noqa: ANN401 - scope, receive and send
+            self._running += 1
+            try:
+                await app(*arguments)
+            finally:
+                self._running -= 1
+                self._leave()
+
+        return run
+
+    def _leave(self) -> None:
+        """Give up the place in the network, once the connection and its requests are over.
+
+        Else a client that resets its connections could have any number of requests at work.
+        """
+        if self._is_lost and not self._running:
+            self._count_less()
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
         """Wait for the first request.
@@ -194,7 +217,11 @@ class LimitedConnection(H11Protocol):
         busy, the new one is closed.
         """
         super().connection_made(transport)
-        network = self.limits.network(self.client[0] if self.client else "")
+        if self.client is None:
+            # Reset before it was accepted: the system knows its address no longer, but still has its request.
+            transport.abort()
+            return
+        network = self.limits.network(self.client[0])
         if network is not None and not self._has_room(network):
             transport.abort()
             return
@@ -220,7 +247,7 @@ class LimitedConnection(H11Protocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count one connection less, and free what has arrived and nobody will read.
+        """Count one connection less when its request has ended, and free what has arrived and nobody will read.
 
         What else is left of it waits for Python's collector, which counts objects and not their bytes, and for the
         application, which may be about to refuse the request.
@@ -230,7 +257,9 @@ class LimitedConnection(H11Protocol):
         # the connection, with all headers of its last request, until it would have ended anyway.
         self._unset_keepalive_if_required()
         self._stop_watching()
-        self._count_less()
+        self._is_lost = True
+        self._is_busy()
+        self._leave()
         self.conn.drop_received()
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None:

@@ -3,7 +3,9 @@
 import ctypes
 import io
 import platform
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 
 import anyio
@@ -112,6 +114,29 @@ async def test_the_worker_inherits_no_open_file() -> None:
     assert found.text == b"counted\n"
 
 
+@pytest.mark.process
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux ends a process with its parent")
+def test_a_worker_ends_with_a_server_that_was_killed() -> None:
+    """Nobody else would end a worker that was taken over and sleeps: sleeping takes no processor time."""
+    sleeping = (
+        "from nextcloud_mcp_server.documents.isolation import isolate; isolate(); print(1, flush=True); "
+    )
+    worker_of = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]).wait()"
+    command = [sys.executable, "-c", worker_of, f"{sleeping}import time; time.sleep(60)"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    with server.stdout as worker_output:
+        assert worker_output.readline() == b"1\n"
+
+        server.kill()
+        server.wait()
+        began = time.monotonic()
+
+        # It ends when the last process that holds it does.
+        assert worker_output.read() == b""
+    assert time.monotonic() - began < 30
+
+
 def test_a_small_document_gets_less_processor_time() -> None:
     class Resource:
         RLIMIT_CPU = 1
@@ -189,9 +214,9 @@ class Libc:
     ("libc", "machine", "asked"),
     [
         (Libc(privileges=-1), "x86_64", ["prctl"]),
-        (Libc(), "riscv64", ["prctl", "prctl", "syscall"]),
-        (Libc(landlock=3), "riscv64", ["prctl", "prctl", "syscall", "syscall"]),
-        (Libc(), "aarch64", ["prctl", "prctl", "syscall", "prctl"]),
+        (Libc(), "riscv64", ["prctl", "prctl", "prctl", "syscall"]),
+        (Libc(landlock=3), "riscv64", ["prctl", "prctl", "prctl", "syscall", "syscall"]),
+        (Libc(), "aarch64", ["prctl", "prctl", "prctl", "syscall", "prctl"]),
     ],
 )
 def test_a_kernel_without_a_guard_gets_the_others(

@@ -4,7 +4,7 @@ import gc
 import socket
 import struct
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ipaddress import ip_network
 
 import anyio
@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from nextcloud_mcp_server.web.connections import ConnectionLimits, LimitedConnection, server_config
@@ -135,6 +136,58 @@ async def test_a_connection_that_was_reset_after_its_answer_is_not_kept() -> Non
 
         await until(lambda: not limits.open)
         await until(lambda: not kept())
+
+
+async def test_a_connection_that_was_reset_before_it_was_accepted_makes_no_work() -> None:
+    """The system knows its address no longer, so it would count for no network; but its request can still be read."""
+    asked: list[str] = []
+
+    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["type"])
+        await PlainTextResponse("read")(scope, receive, send)
+
+    server = uvicorn.Server(server_config(note, ConnectionLimits(), lifespan="off"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for _ in range(5):
+            early = socket.create_connection(listener.getsockname())
+            early.sendall(HEAD + b"Content-Length: 0\r\n\r\n")
+            early.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            early.close()
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: server.serve(sockets=[listener]))
+            await until(lambda: server.started)
+            async with await anyio.connect_tcp(*listener.getsockname()) as later:
+                await later.send(HEAD + b"Content-Length: 0\r\n\r\n")
+                assert b"200 OK" in await later.receive()
+            server.should_exit = True
+
+    assert asked == ["http"]
+
+
+async def test_requests_whose_connections_were_reset_count_until_they_end() -> None:
+    """A client that resets each connection could have thousands of requests at work: others waited ten seconds."""
+    limits = ConnectionLimits(most_of_network=3)
+    reset = struct.pack("ii", 1, 0)
+
+    async with serving(limits) as port:
+        for _ in range(3):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(HEAD.replace(b"/read", b"/hold") + b"Content-Length: 0\r\n\r\n")
+                await until(lambda: not any(each.silent for each in limits.open.values()))
+                stream.extra(SocketAttribute.raw_socket).setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, reset
+                )
+        async with await anyio.connect_tcp("127.0.0.1", port) as fourth:
+            with suppress(anyio.BrokenResourceError):
+                await fourth.send(HEAD + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+            refused = await until_closed(fourth)
+        await until(lambda: not limits.open)
+        async with await anyio.connect_tcp("127.0.0.1", port) as later:
+            await later.send(HEAD + b"Content-Length: 0\r\n\r\n")
+            answered = await later.receive()
+
+    assert refused == b""
+    assert b"200 OK" in answered
 
 
 async def test_hundreds_of_slow_sockets_are_gone_soon_and_others_are_served_meanwhile() -> None:
