@@ -1,6 +1,10 @@
-"""Does long work on texts in a thread, so that other requests are served meanwhile."""
+"""Does long work on texts in a thread, so that other requests are served meanwhile.
 
-from collections.abc import Callable
+It also bounds how many edits of whole texts one user has at once.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -12,14 +16,30 @@ _SHORT: Final = 100_000
 Result = TypeVar("Result")
 
 
+#: An edit holds a text of up to megabytes, several times.
+_EDITS_AT_ONCE: Final = 2
+
+
 class _UserSlot:
-    """The one place of a user: other long work of the same user waits."""
+    """The one place of a user for long work, and the places for edits: others of the same user wait."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
+        self.edits = anyio.Semaphore(_EDITS_AT_ONCE, fast_acquire=True)
 
 
 _SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
+
+
+@asynccontextmanager
+async def editing(uid: str) -> AsyncGenerator[None]:
+    """Surround an edit of a whole text, from reading it to writing it.
+
+    Many edits of one user would hold hundreds of megabytes. No edit waits for another one while it has a place.
+    """
+    slot = _SLOTS.setdefault(uid, _UserSlot())
+    async with slot.edits:
+        yield
 
 
 async def aside(work: Callable[[], Result], *, uid: str, size: int | None = None) -> Result:

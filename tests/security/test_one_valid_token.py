@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from pydantic import SecretStr
 
 from nextcloud_mcp_server.apps.files import edit as files_edit
 from nextcloud_mcp_server.apps.notes import client as notes_client
@@ -27,6 +28,10 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput, TooManyRequests
 from nextcloud_mcp_server.nextcloud import aside, dav, outcome, ranking, sanitize, spelling
+from nextcloud_mcp_server.nextcloud.account import Nextcloud
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools import registry
@@ -284,6 +289,52 @@ async def test_every_long_work_of_a_user_waits_for_the_one_thread(monkeypatch: p
 
     assert searched == ["alice"] * 3
     assert threads[3:] == ["alice"]
+
+
+class InEdits(httpx2.ASGITransport):
+    """Counts the texts that were read and are not written yet."""
+
+    held = most = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            self.held += 1
+            self.most = max(self.most, self.held)
+            # Others that may read, do.
+            await anyio.sleep(0.01)
+        response = await super().handle_async_request(request)
+        self.held -= request.method == "PUT"
+        return response
+
+
+@pytest.mark.parametrize("tool", ["nc_notes_append_content", "nc_notes_edit_note", "nc_files_edit_file"])
+async def test_one_user_holds_the_texts_of_two_edits_at_a_time(tool: str) -> None:
+    """32 edits of texts of 2 MB took more than 100 MB, which others then lacked."""
+    sandbox = Sandbox.demo()
+    counted = InEdits(app=sandbox.app)
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=counted)
+    nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
+    account = nextcloud.account(BasicCredential("alice", SecretStr("alice")), uid="alice")
+    texts = 8
+    ids = [
+        (await call(account, "nc_notes_create_note", title=f"{number}", content="once")).id
+        for number in range(texts)
+    ]
+    for number in range(texts):
+        await call(account, "nc_files_write_file", path=f"{number}.txt", content="once")
+    counted.held = counted.most = 0
+
+    async with anyio.create_task_group() as group:
+        for number, note_id in enumerate(ids):
+            what: Mapping[str, object] = {
+                "nc_notes_append_content": {"note_id": note_id, "content": "more"},
+                "nc_notes_edit_note": {"note_id": note_id, "old_text": "once", "new_text": "twice"},
+                "nc_files_edit_file": {"path": f"{number}.txt", "old_text": "once", "new_text": "twice"},
+            }[tool]
+            group.start_soon(partial(call, account, tool, **what))
+
+    assert counted.most == 2
+    assert counted.held == 0
 
 
 async def test_a_note_is_edited_once_and_compared_before_it_is_normalised(

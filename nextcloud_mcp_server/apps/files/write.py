@@ -1,5 +1,7 @@
 """Tools that change files; `files` adds them to its toolset."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -9,6 +11,7 @@ from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside, editing
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import note_pictures
 from nextcloud_mcp_server.tools.file_content import Encoding, TargetEtag, decoded
@@ -71,6 +74,15 @@ async def nc_files_edit_file(
 
     The file keeps its encoding and line ends.
     """
+    async with editing(nc.uid):
+        return await _edited(
+            nc, path, etag, partial(edit.Text.replace, old=old_text, new=new_text, every=replace_all)
+        )
+
+
+async def _edited(
+    nc: Account, path: str, etag: str | None, replace: Callable[[edit.Text], tuple[bytes, int]]
+) -> Changed:
     chunk = await nc.files.read(path, length=MAX_EDITED_BYTES + 1)
     if len(chunk.data) > MAX_EDITED_BYTES or not chunk.is_last:
         raise InvalidInput(f"The file is larger than {MAX_EDITED_BYTES} bytes, too large to edit here.")
@@ -80,8 +92,7 @@ async def nc_files_edit_file(
             "this read answers.",
             current_etag=str(chunk.version),
         )
-    text = edit.Text.of(chunk.data)
-    edited, count = text.replace(old_text, new_text, every=replace_all)
+    edited, count = await aside(lambda: replace(edit.Text.of(chunk.data)), uid=nc.uid, size=len(chunk.data))
     written = await nc.files.write(path, edited, version=str(chunk.version))
     return Changed.by_writing(written, replaced=count)
 
