@@ -1,6 +1,6 @@
 """Does long work on texts in a thread, so that other requests are served meanwhile.
 
-It also bounds how many edits of whole texts one user has at once.
+It also lets a user have one search or edit of whole texts at a time.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -16,29 +16,26 @@ _SHORT: Final = 100_000
 Result = TypeVar("Result")
 
 
-#: An edit holds a text of up to megabytes, several times.
-_EDITS_AT_ONCE: Final = 2
-
-
 class _UserSlot:
-    """The one place of a user for long work, and the places for edits: others of the same user wait."""
+    """The one place of a user in a thread, and the one for whole texts: other work of the same user waits."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
-        self.edits = anyio.Semaphore(_EDITS_AT_ONCE, fast_acquire=True)
+        self.texts = anyio.Semaphore(1, fast_acquire=True)
 
 
 _SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
 
 
 @asynccontextmanager
-async def editing(uid: str) -> AsyncGenerator[None]:
-    """Surround an edit of a whole text, from reading it to writing it.
+async def holding_texts(uid: str) -> AsyncGenerator[None]:
+    """Surround a search in whole texts, or an edit of one from reading to writing; never one in another.
 
-    Many edits of one user would hold hundreds of megabytes. No edit waits for another one while it has a place.
+    A text of two megabytes takes ten times that in an edit, and a search holds many: a user's calls at once would hold
+    gigabytes.
     """
     slot = _SLOTS.setdefault(uid, _UserSlot())
-    async with slot.edits:
+    async with slot.texts:
         yield
 
 

@@ -308,7 +308,7 @@ class InEdits(httpx2.ASGITransport):
 
 
 @pytest.mark.parametrize("tool", ["nc_notes_append_content", "nc_notes_edit_note", "nc_files_edit_file"])
-async def test_one_user_holds_the_texts_of_two_edits_at_a_time(tool: str) -> None:
+async def test_one_user_holds_the_text_of_one_edit_at_a_time(tool: str) -> None:
     """32 edits of texts of 2 MB took more than 100 MB, which others then lacked."""
     sandbox = Sandbox.demo()
     counted = InEdits(app=sandbox.app)
@@ -333,8 +333,35 @@ async def test_one_user_holds_the_texts_of_two_edits_at_a_time(tool: str) -> Non
             }[tool]
             group.start_soon(partial(call, account, tool, **what))
 
-    assert counted.most == 2
+    assert counted.most == 1
     assert counted.held == 0
+
+
+@pytest.mark.parametrize("tool", ["nc_notes_search_notes", "search"])
+async def test_one_user_searches_in_whole_texts_in_one_call_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """40 searches at once in four notes of 2 MB took 900 MB."""
+    running = most = 0
+    texts = notes_client.NotesClient.texts
+
+    async def watched(client: notes_client.NotesClient) -> notes_client.Texts:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await anyio.sleep(0.005)
+        try:
+            return await texts(client)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(notes_client.NotesClient, "texts", watched)
+    account = account_in(Sandbox.demo())
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(partial(call, account, tool, query="shopping list"))
+
+    assert most == 1
 
 
 async def test_a_note_is_edited_once_and_compared_before_it_is_normalised(

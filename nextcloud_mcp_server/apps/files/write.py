@@ -11,7 +11,7 @@ from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, editing
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import note_pictures
 from nextcloud_mcp_server.tools.file_content import Encoding, TargetEtag, decoded
@@ -74,7 +74,7 @@ async def nc_files_edit_file(
 
     The file keeps its encoding and line ends.
     """
-    async with editing(nc.uid):
+    async with holding_texts(nc.uid):
         return await _edited(
             nc, path, etag, partial(edit.Text.replace, old=old_text, new=new_text, every=replace_all)
         )

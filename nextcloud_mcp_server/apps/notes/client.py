@@ -15,7 +15,7 @@ from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
-from nextcloud_mcp_server.nextcloud.aside import aside, editing
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
@@ -293,7 +293,7 @@ class NotesClient(AppClient):
           Locked: Another writer has locked it.
           ServerFault: Nextcloud sent no etag.
         """
-        async with editing(self._http.uid):
+        async with holding_texts(self._http.uid):
             return await self._changed(note_id, edit, if_match=if_match)
 
     async def _changed(

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
@@ -79,17 +79,18 @@ async def nc_notes_search_notes(
     terms = terms_of(query)
     if not terms:
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
-    texts = await nc.client(NotesClient).texts()
-    listed = by_preference(texts.notes)
-    ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
-    hits = [(listed[hit.number], hit.at) for hit in ranking.hits[:limit]]
-    return results.NoteHits(
-        # Finding the places in texts of megabytes takes a while.
-        notes=await aside(partial(results.hits, hits), uid=nc.uid),
-        total=len(ranking.hits),
-        not_found=ranking.missing or None,
-        searched=None if texts.complete else len(texts.notes),
-    )
+    async with holding_texts(nc.uid):
+        texts = await nc.client(NotesClient).texts()
+        listed = by_preference(texts.notes)
+        ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
+        hits = [(listed[hit.number], hit.at) for hit in ranking.hits[:limit]]
+        return results.NoteHits(
+            # Finding the places in texts of megabytes takes a while.
+            notes=await aside(partial(results.hits, hits), uid=nc.uid),
+            total=len(ranking.hits),
+            not_found=ranking.missing or None,
+            searched=None if texts.complete else len(texts.notes),
+        )
 
 
 @notes.tool("Read a note", read_only=True)

@@ -18,6 +18,7 @@ from nextcloud_mcp_server.apps.notes.tools import by_preference
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
@@ -78,6 +79,11 @@ class Fetched(Result):
 @require_provisioning("notes:read", "files:read")
 async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_length=500)]) -> Sources:
     """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
+    async with holding_texts(nc.uid):
+        return await _searched(nc, query)
+
+
+async def _searched(nc: Account, query: str) -> Sources:
     terms = terms_of(query)
     apps = (await nc.capabilities.get()).apps
     notes = by_preference((await nc.client(NotesClient).texts()).notes) if "notes" in apps and terms else []
