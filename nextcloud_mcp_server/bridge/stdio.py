@@ -184,7 +184,7 @@ def parsed_line(line: bytes) -> JSONRPCMessage | None:
     """Return the message of a line; None for a line that is none.
 
     JavaScript writes half of a character as it is when a text was cut there; it becomes U+FFFD. An answer that is no
-    JSON-RPC becomes an error: whoever waits for it would wait for ever.
+    JSON-RPC becomes an error: the call that waits for it would wait for ever.
     """
     with suppress(ValueError):
         return jsonrpc_message_adapter.validate_json(line, by_name=False)

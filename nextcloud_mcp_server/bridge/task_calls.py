@@ -43,7 +43,7 @@ def follows(hello: Hello, agreement: Agreement | None, params: Message) -> bool:
 
 
 def for_everyone(result: Message, agreement: Agreement | None) -> Message:
-    """Return a list of tools in which no tool requires a task: the bridge makes it for whoever does not.
+    """Return a list of tools in which no tool requires a task: the bridge makes it for a client that does not.
 
     Chat clients that know the word and have no tasks do not call such a tool.
     """

@@ -173,7 +173,7 @@ class GeneralFields(BaseModel, defer_build=True):
     )
     metrics_host: str = Field(
         default="127.0.0.1",
-        description="Address at which the metrics are served. Whoever reaches it can read them.",
+        description="Address at which the metrics are served. Every program that reaches it can read them.",
     )
     otel_exporter_otlp_endpoint: Annotated[str | None, Trait.ADDRESS] = Field(
         default=None,

@@ -37,7 +37,7 @@ class Metric:
 
 
 class Exporter(Protocol):
-    """Keeps the values for whoever reads them."""
+    """Keeps the values until a monitoring system reads them."""
 
     def add(self, metric: Metric, labels: tuple[str, ...], value: float) -> None:
         """Add a value, or record an observation."""
