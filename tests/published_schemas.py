@@ -7,11 +7,13 @@ All-in-One: `tests/unit/release` has their rules, and `.github/workflows/release
 
 import json
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
 from check_jsonschema.builtin_schemas import get_builtin_schema  # pyright: ignore[reportMissingTypeStubs]
 from jsonschema import Draft7Validator, Draft202012Validator
+from referencing import Registry, Resource
 from ruamel.yaml import YAML
 
 from tests.node import NODE_MODULES, not_installed
@@ -37,6 +39,16 @@ def broken_rules_of_kubernetes(document: Mapping[str, Any]) -> list[str]:
     group = {"v1": "core.v1"}.get(document["apiVersion"]) or document["apiVersion"].replace("/", ".")
     name = group.removesuffix(".v1").partition(".")[0]
     return _errors(_kept("kubernetes", f"io.k8s.api.{name}.v1.{document['kind']}"), document)
+
+
+def broken_rules_of_sbom(document: object) -> list[str]:
+    """Compare with the schema of CycloneDX 1.6, which the library of its makers brings."""
+    folder, schemas = files("cyclonedx.schema") / "_res", Registry[Any]()
+    # The schema names the others by these names.
+    for name in (names := [f"{one}.SNAPSHOT.schema.json" for one in ("bom-1.6", "jsf-0.82", "spdx")]):
+        schema = json.loads((folder / name).read_text(encoding="utf-8"))
+        schemas = schemas.with_resource(name, Resource[Any].from_contents(schema))
+    return _errors(Draft7Validator({"$ref": names[0]}, registry=schemas), document)
 
 
 def broken_rules_of_workflow(document: object) -> list[str]:
