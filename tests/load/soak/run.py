@@ -178,7 +178,7 @@ def _errors_in_logs(folder: Path) -> list[str]:
 
 
 @asynccontextmanager
-async def database(server: str | None) -> AsyncGenerator[str | None]:
+async def postgres_database(server: str | None) -> AsyncGenerator[str | None]:
     """Make an empty database on a PostgreSQL, and drop it at the end; None without one, for SQLite."""
     if not server:
         yield None
@@ -196,5 +196,5 @@ async def database(server: str | None) -> AsyncGenerator[str | None]:
 async def soak_in_folder(plan: Plan, server: str | None) -> Outcome:
     """Run a soak with data that are gone at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        async with database(server) as url:
+        async with postgres_database(server) as url:
             return await soak(plan, Path(folder), url)
