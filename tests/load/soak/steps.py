@@ -39,9 +39,12 @@ async def _notes(caller: Caller, task: Task) -> None:
     if made is None:
         return
     note = {"note_id": made["id"]}
-    await caller.call("nc_notes_append_content", {**note, "content": f"more, of {task.name}"}, own=False)
+    more = await caller.call(
+        "nc_notes_append_content", {**note, "content": f"more, of {task.name}"}, own=False
+    )
     await caller.call("nc_notes_get_note", note)
-    await caller.call("nc_notes_edit_note", {**note, "old_text": "more", "new_text": "less"}, own=False)
+    if more is not None:
+        await caller.call("nc_notes_edit_note", {**note, "old_text": "more", "new_text": "less"}, own=False)
     await caller.call("nc_notes_delete_note", note, own=False)
 
 
