@@ -206,7 +206,7 @@ def table(found: list[Metric]) -> str:
     """Return the metrics as a Markdown table that is readable in a terminal too."""
     rows = [("", "figure", "budget", "measured")]
     rows += [(MARKS[metric.met], metric.name, metric.budget, metric.found) for metric in found]
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def details(measured: Measured) -> str:
@@ -221,7 +221,7 @@ def details(measured: Measured) -> str:
                     for calls in [measured.calls.get((name, scenario.name, transport, concurrency))]
                 ]
                 rows.append((scenario.name, transport, str(concurrency), *cells))
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _cell(calls: Calls) -> str:
@@ -276,7 +276,8 @@ def _section(page: str) -> str:
     return "\n".join(line for line in lines if line.startswith("|"))
 
 
-def _markdown(rows: list[tuple[str, ...]]) -> str:
+def markdown(rows: list[tuple[str, ...]]) -> str:
+    """Return rows as a Markdown table; the first is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"

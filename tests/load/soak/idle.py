@@ -76,6 +76,7 @@ async def _listen(client: StatelessClient) -> None:
 async def _hold(served: Replicas, era: str, names: list[str], each: int, *, measure: Any) -> Any:  # noqa: ANN401 - whatever it measures
     """Let every user's clients hold streams, and measure meanwhile."""
     ready, todo = 0, [name for _ in range(each) for name in names]
+    found: Any = None
     done, whole = anyio.Event(), len(todo)
     room = anyio.CapacityLimiter(_AT_ONCE)
 
