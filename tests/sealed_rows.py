@@ -264,7 +264,9 @@ class Rows:
                 ),
             ),
             "tasks": await database.tasks.find(*self._task),
-            "answers": await database.tasks.renew(Lease("process", 24 * HOUR), {}),
+            "answers": await database.tasks.renew(
+                Lease("process", 24 * HOUR), {self._task[1]: (self._task[0], None)}
+            ),
             "codes": await self._exchange_code(database, f"code-{name}", f"second-{name}"),
         }
 

@@ -17,6 +17,8 @@ from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
+from nextcloud_mcp_server.protocol.task_runner import TaskRunner
+from nextcloud_mcp_server.protocol.tasks import Tasks
 from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
@@ -36,6 +38,7 @@ from nextcloud_mcp_server.tools.state import State
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.auth.consent.service import ConsentService
+    from nextcloud_mcp_server.storage.tasks import TaskRepository
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +86,7 @@ class ServerParts(Generic[AuthT]):
     pending: Pending
     availability: Availability
     poller: Poller
+    task_runner: TaskRunner
 
     @asynccontextmanager
     async def running(
@@ -98,12 +102,15 @@ class ServerParts(Generic[AuthT]):
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
+            group.start_soon(self.task_runner.run)
             group.start_soon(self.network.theming.run)
             if pages is not None:
                 group.start_soon(self._run_pages, pages)
             try:
                 yield
             finally:
+                # While the database is open: the tasks are left to other processes.
+                await self.task_runner.stop()
                 group.cancel_scope.cancel()
 
     async def _run_pages(self, pages: LoopbackPages) -> None:
@@ -127,6 +134,9 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return await (await lazy.get()).finished(elicitation_ids)
+
+    async def rows() -> "TaskRepository":
+        return (await lazy.get()).database.tasks
 
     async def access(ctx: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
         if settings.operator_credential is None and not has_state(settings):
@@ -156,12 +166,15 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         output_schemas=settings.output_schemas,
         local_folder=LocalFolder(settings.local_folder),
     )
+    runner = TaskRunner(rows, pending, consent_seconds=consent_seconds)
+    tasks = Tasks(runner, caller, tools=mcp_server.long_tools(specs), permits=availability.permits)
     mcp, poller = mcp_server.create(
         specs,
         state,
         Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds),
         state_keys=sub_keys(settings, "request-state"),
+        tasks=tasks if settings.tasks else None,
         consent_seconds=consent_seconds,
         update_seconds=settings.update_seconds,
     )
-    return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller)
+    return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller, runner)

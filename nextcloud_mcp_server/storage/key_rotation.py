@@ -50,7 +50,7 @@ _NAMED_BY = {
     "sign_ins": "token_hash",
     "token_families": "family_hash",
 }
-#: For the other sealed tables and those that are bound to more than a user: the function that returns the seal of a row.
+#: For the other sealed tables, and rows that are bound to more than a user: the function that returns the seal.
 _PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
     "authorization_transactions": auth_transaction_place,
     "clients": client_place,

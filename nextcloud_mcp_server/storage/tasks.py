@@ -145,26 +145,31 @@ class TaskRepository:
         return None
 
     async def renew(
-        self, lease: Lease, messages: Mapping[str, tuple[TaskOwner, str]]
+        self, lease: Lease, running: Mapping[str, tuple[TaskOwner, str | None]]
     ) -> dict[str, str | None]:
-        """Renew the lease of the tasks that a process runs, by the hashes of their ids, with the client's answers.
+        """Renew the lease of the tasks that a process runs; return those that it holds, with the client's answers.
 
-        Those that are missing are not to be run any more: cancelled, expired, deleted, or taken over. `messages` are
-        the new progress messages by task id.
+        Those that are missing are not to be run any more: cancelled, expired, deleted, or taken over. `running` has
+        their owners by task id, and the progress messages that are new.
         """
         now, keys = self._transactions.now(), self._transactions.keys
+        ids = {hash_of(task_id): task_id for task_id in running}
         held = and_(_active, tasks.c.lease_owner == lease.holder, tasks.c.expires_at > now)
         async with self._transactions.writing() as connection:
-            for task_id, (owner, message) in messages.items():
-                id_hash = hash_of(task_id)
-                sealed = _seal(keys, owner, id_hash).seal("message", message)
-                mine = and_(held, tasks.c.id_hash == id_hash)
-                await connection.execute(update(tasks).where(mine).values(message=sealed, updated_at=now))
+            for id_hash, task_id in ids.items():
+                owner, message = running[task_id]
+                if message is not None:
+                    sealed = _seal(keys, owner, id_hash).seal("message", message)
+                    mine = and_(held, tasks.c.id_hash == id_hash)
+                    await connection.execute(update(tasks).where(mine).values(message=sealed, updated_at=now))
             done = await connection.execute(
-                update(tasks).where(held).values(lease_until=now + lease.duration).returning(tasks)
+                update(tasks)
+                .where(held, tasks.c.id_hash.in_(ids))
+                .values(lease_until=now + lease.duration)
+                .returning(tasks)
             )
             rows = done.all()
-        return {row.id_hash: _answers(keys, row) for row in rows}
+        return {ids[row.id_hash]: _answers(keys, row) for row in rows}
 
     async def ask(self, task: Task, lease: Lease, requests: str) -> bool:
         """Store input requests, which the client must answer before the task goes on; see `finish`."""
@@ -224,11 +229,6 @@ class TaskRepository:
         held = and_(_active, tasks.c.lease_owner == lease.holder)
         async with self._transactions.writing() as connection:
             await connection.execute(update(tasks).where(held).values(lease_until=self._transactions.now()))
-
-    async def delete(self, task: Task) -> None:
-        """Delete a task whose client never received its id."""
-        async with self._transactions.writing() as connection:
-            await connection.execute(delete(tasks).where(self._one(task.owner, hash_of(task.id))))
 
     async def purge(self) -> None:
         """Delete the expired tasks of all users."""
