@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 from anyio.abc import TaskGroup
 from mcp.server.context import CallNext, ServerRequestContext
+from mcp_types import INTERNAL_ERROR
 
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.protocol import task_wire, wire
@@ -40,6 +41,10 @@ STOP_SECONDS: Final = 5.0
 #: A database that cannot be used when a task ends is tried again after this time.
 RETRY_SECONDS: Final = 2.0
 
+_CUT_OFF: Final = (
+    "The server is restarting, and this call was not finished. Send it again in a few seconds; if it was to change "
+    "something, read first whether that is done already."
+)
 _TOO_LARGE: Final = "The result is larger than is stored for a task. Ask for less, or for a part."
 
 Rows = Callable[[], Awaitable["TaskRepository"]]
@@ -69,9 +74,9 @@ class RunningCall:
 
     def outcome(self) -> dict[str, Any]:
         """Return the result, or raise the error, to answer the request itself."""
-        if self.error is not None:
-            raise self.error
-        return self.result or {}
+        if self.result is None:
+            raise self.error or wire.MCPError(INTERNAL_ERROR, _CUT_OFF)
+        return self.result
 
 
 class TaskRunner:
@@ -248,7 +253,7 @@ class TaskRunner:
         if call.error is not None and not isinstance(call.error, wire.MCPError):
             logger.error("a task of %s failed", task.tool, exc_info=call.error)
         if len(outcome) > MOST_BYTES:
-            status, outcome = task_wire.outcome_of(None, wire.MCPError(-32603, _TOO_LARGE))
+            status, outcome = task_wire.outcome_of(None, wire.MCPError(INTERNAL_ERROR, _TOO_LARGE))
         while True:
             try:
                 kept = await (await self.rows()).finish(

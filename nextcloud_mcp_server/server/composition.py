@@ -17,7 +17,7 @@ from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.protocol.task_runner import TaskRunner
+from nextcloud_mcp_server.protocol.task_runner import Rows, TaskRunner
 from nextcloud_mcp_server.protocol.tasks import Tasks
 from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
 from nextcloud_mcp_server.resources.poller import Poller
@@ -72,6 +72,13 @@ async def _find_access(
             await stop(await lazy.get(), caller, opened, error)
 
     return apps_from(opened, refused, in_menu=in_menu), opened.account.uid
+
+
+def _rows(lazy: LazyServices[Any]) -> Rows:
+    async def rows() -> "TaskRepository":
+        return (await lazy.get()).database.tasks
+
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +142,6 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return await (await lazy.get()).finished(elicitation_ids)
 
-    async def rows() -> "TaskRepository":
-        return (await lazy.get()).database.tasks
-
     async def access(ctx: ServerRequestContext[Any, Any]) -> tuple[FetchApps, str] | None:
         if settings.operator_credential is None and not has_state(settings):
             # No user is connected, and a client that only lists tools opens no database.
@@ -166,7 +170,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         output_schemas=settings.output_schemas,
         local_folder=LocalFolder(settings.local_folder),
     )
-    runner = TaskRunner(rows, pending, consent_seconds=consent_seconds)
+    runner = TaskRunner(_rows(lazy), pending, consent_seconds=consent_seconds)
     tasks = Tasks(runner, caller, tools=mcp_server.long_tools(specs), permits=availability.permits)
     mcp, poller = mcp_server.create(
         specs,

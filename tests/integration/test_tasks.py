@@ -1,6 +1,6 @@
 """Long calls as tasks, as a client sees them: the extension of 2026-07-28, and 2025-11-25."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,10 +15,10 @@ from nextcloud_mcp_server.server.composition import ServerParts
 from tests.document_files import pdf
 from tests.integration.personal_app import PersonalApp, until
 
-ALICE = {"nextcloud_username": "alice", "nextcloud_app_password": "alice"}
+ALICE: dict[str, Any] = {"nextcloud_username": "alice", "nextcloud_app_password": "alice"}
 READ: dict[str, Any] = {"name": "nc_files_read_file", "arguments": {"path": "Plan.pdf"}}
-TASKS = {"extensions": {TASKS_EXTENSION: {}}}
-URL_MODE = {"elicitation": {"url": {}}}
+TASKS: dict[str, object] = {"extensions": {TASKS_EXTENSION: {}}}
+URL_MODE: dict[str, object] = {"elicitation": {"url": {}}}
 #: Longer than any of these tests waits.
 FOREVER_SECONDS = 600
 #: So long that the call is a task before it ends.
@@ -27,7 +27,7 @@ A_WHILE = 0.2
 
 @asynccontextmanager
 async def wire_client(
-    app: PersonalApp, kind: type[WireClient], **capabilities: Any
+    app: PersonalApp, kind: type[WireClient], **capabilities: object
 ) -> AsyncGenerator[WireClient]:
     async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {app.secret}"}, timeout=60) as http:
         client = kind(http, f"{app.url}/mcp", capabilities=capabilities)
@@ -51,18 +51,28 @@ def files(app: PersonalApp) -> FileTree:
     return app.sandbox.state.users["alice"].files
 
 
-async def result(client: WireClient, method: str, **params: Any) -> dict[str, Any]:
+async def result(client: WireClient, method: str, **params: object) -> dict[str, Any]:
     answer = await client.request(method, params)
     assert "result" in answer, answer
     return answer["result"]
 
 
-async def ended(client: WireClient, task_id: str, status: str = "completed") -> dict[str, Any]:
-    """Ask for a task until it has this status."""
+async def polled(
+    client: WireClient, task_id: object, holds: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """Ask for a task until this holds."""
     with anyio.fail_after(60):
-        while (task := await result(client, "tasks/get", taskId=task_id))["status"] != status:
-            assert task["status"] == "working" or status in ("working", "cancelled"), task
+        while True:
+            task = await result(client, "tasks/get", taskId=task_id)
+            if holds(task):
+                return task
             await anyio.sleep(0.02)
+
+
+async def ended(client: WireClient, task_id: object, status: str = "completed") -> dict[str, Any]:
+    """Ask for a task until it does not work any more; return it in this status."""
+    task = await polled(client, task_id, lambda task: task["status"] not in ("working", "input_required"))
+    assert task["status"] == status, task
     return task
 
 
@@ -168,9 +178,7 @@ async def test_a_cancelled_task_stops_in_the_middle_and_says_how_far_it_came(
 
     async with wire_client(personal_app, StatelessClient, **TASKS) as client:
         task = await result(client, "tools/call", name="nc_files_move_item", arguments=move)
-        with anyio.fail_after(60):
-            while "statusMessage" not in await result(client, "tasks/get", taskId=task["taskId"]):
-                await anyio.sleep(0.02)
+        await polled(client, task["taskId"], lambda task: "statusMessage" in task)
         cancelled = await result(client, "tasks/cancel", taskId=task["taskId"])
         await until(lambda: not parts(personal_app).task_runner.holds(task["taskId"]))
         again = await result(client, "tasks/cancel", taskId=task["taskId"])
@@ -188,10 +196,12 @@ async def test_after_a_restart_a_reading_starts_again_and_a_change_has_failed(
     await started(personal_app, **ALICE)
     files(personal_app).put("/Plan.pdf", pdf(["one"]))
     files(personal_app).put("/a.txt", b"1")
-    personal_app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", times=2)
     copy = {"source": "a.txt", "destination": "b.txt"}
 
     async with wire_client(personal_app, StatelessClient, **TASKS) as client:
+        # Until one request has proved the app password, the others wait for it.
+        await result(client, "tools/call", name="nc_files_list_folder", arguments={"path": ""})
+        personal_app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", times=2)
         reading = await result(client, "tools/call", **READ)
         changing = await result(client, "tools/call", name="nc_files_copy_item", arguments=copy)
         await until(lambda: not personal_app.sandbox.faults.active)
@@ -262,7 +272,7 @@ async def lost_access(app: PersonalApp, client: WireClient) -> dict[str, Any]:
     app.sandbox.faults.slow(A_WHILE, area="dav", times=1)
     task = await result(client, "tools/call", **READ)
     app.sandbox.state.app_passwords.clear()
-    return await ended(client, task["taskId"], "input_required")
+    return await polled(client, task["taskId"], lambda task: task["status"] == "input_required")
 
 
 async def test_a_task_that_loses_its_access_asks_and_goes_on_when_the_page_is_done(
@@ -278,7 +288,7 @@ async def test_a_task_that_loses_its_access_asks_and_goes_on_when_the_page_is_do
         question = task["inputRequests"][key]
         async with personal_app.person() as alice:
             await alice.allow(question["params"]["url"])
-        done = await ended_after_question(client, task["taskId"])
+        done = await ended(client, task["taskId"])
 
     assert (question["method"], question["params"]["mode"]) == ("elicitation/create", "url")
     assert "one" in done["result"]["structuredContent"]["content"]
@@ -303,24 +313,13 @@ async def test_a_task_whose_question_is_declined_ends_in_words(personal_app: Per
         await result(
             client, "tasks/update", taskId=task["taskId"], inputResponses={key: {"action": "decline"}}
         )
-        done = await ended_after_question(client, task["taskId"])
+        done = await ended(client, task["taskId"])
 
     assert first == {"resultType": "complete", "_meta": task["_meta"]}
     assert still["status"] == "input_required"
     assert malformed["error"]["code"] == -32602
     assert done["result"]["isError"]
     assert "the user declined" in done["result"]["content"][0]["text"]
-
-
-async def ended_after_question(client: WireClient, task_id: str) -> dict[str, Any]:
-    """Ask for a task until it has ended."""
-    with anyio.fail_after(60):
-        while (task := await result(client, "tasks/get", taskId=task_id))["status"] in (
-            "input_required",
-            "working",
-        ):
-            await anyio.sleep(0.02)
-    return task
 
 
 async def test_a_disconnect_ends_the_tasks_and_deletes_their_results(personal_app: PersonalApp) -> None:
