@@ -1,8 +1,9 @@
 """Tasks: a long call is answered with a task, for which the client asks until the task has ended.
 
 Who decides that a call becomes a task differs. With the extension of 2026-07-28 the server does ("Capability
-Negotiation": "The server is the sole decider"): a call that is still at work after `task_runner.GRACE_SECONDS` becomes one, and
-a faster one is answered itself. In 2025-11-25 the client does, with `task` in the call ("Creating Tasks").
+Negotiation": "The server is the sole decider"): a call that is still at work after `task_runner.GRACE_SECONDS`
+becomes one, and a faster one is answered itself. In 2025-11-25 the client does, with `task` in the call ("Creating
+Tasks").
 
 Until the work begins, a call is as every other: consent is asked for and waited for in the request itself
 ("Task Creation": a server "SHOULD resolve all MRTR exchanges synchronously").

@@ -18,8 +18,7 @@ from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.task_runner import Rows, TaskRunner
-from nextcloud_mcp_server.protocol.tasks import Tasks
-from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
+from nextcloud_mcp_server.protocol.track import ConsentStatus, ReadOwn, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
@@ -72,6 +71,14 @@ async def _find_access(
             await stop(await lazy.get(), caller, opened, error)
 
     return apps_from(opened, refused, in_menu=in_menu), opened.account.uid
+
+
+def _own(lazy: LazyServices[Any], caller: Callable[[ServerRequestContext[Any, Any]], Caller]) -> ReadOwn:
+    async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
+        provisioning = (await lazy.get()).provisioning
+        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
+
+    return own
 
 
 def _rows(lazy: LazyServices[Any]) -> Rows:
@@ -135,10 +142,6 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     for sentence in mcp_server.left_out_by_old_names(settings.exclude_tools):
         logger.warning(sentence)
 
-    async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
-        provisioning = (await lazy.get()).provisioning
-        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
-
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return await (await lazy.get()).finished(elicitation_ids)
 
@@ -171,13 +174,12 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         local_folder=LocalFolder(settings.local_folder),
     )
     runner = TaskRunner(_rows(lazy), pending, consent_seconds=consent_seconds)
-    tasks = Tasks(runner, caller, tools=mcp_server.long_tools(specs), permits=availability.permits)
     mcp, poller = mcp_server.create(
         specs,
         state,
-        Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds),
+        Track(_own(lazy, caller), pending, timeout_seconds=settings.elicitation_timeout_seconds),
         state_keys=sub_keys(settings, "request-state"),
-        tasks=tasks if settings.tasks else None,
+        task_runner=runner if settings.tasks else None,
         consent_seconds=consent_seconds,
         update_seconds=settings.update_seconds,
     )

@@ -21,6 +21,7 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.mcp_log import McpLog
+from nextcloud_mcp_server.protocol.task_runner import TaskRunner
 from nextcloud_mcp_server.protocol.tasks import Tasks
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.resources.catalogue import Catalogue
@@ -233,16 +234,18 @@ def create(
     track: Track,
     *,
     state_keys: Callable[[], Sequence[bytes]],
-    tasks: Tasks | None = None,
+    task_runner: TaskRunner | None = None,
     consent_seconds: float = LIFETIME.total_seconds(),
     update_seconds: float = UPDATE_SECONDS,
 ) -> tuple[MCPServer[Any], Poller]:
     """Create the server, and the poller that asks Nextcloud for changes.
 
-    `consent_seconds` is how long a consent request stays open, and the state that a client returns with it.
+    `consent_seconds` is how long a consent request stays open, and the state that a client returns with it. Without a
+    `task_runner` no call becomes a task.
     """
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
+    tasks = [] if task_runner is None else [_tasks(task_runner, specs, state)]
     known = {each.name for spec in specs for each in (spec, *spec.old_names)}
     known |= {prompt.name for app in APPS for prompt in app.prompts}
     server = Server(
@@ -251,10 +254,10 @@ def create(
         instructions=instructions(specs),
         version=version(NAME),
         tools=[GuardedTool.build(each, state) for spec in specs for each in (spec, *spec.old_names)],
-        extensions=[track] if tasks is None else [track, tasks],
+        extensions=[track, *tasks],
         middleware=[
             McpLog(state.caller, known=known).middleware,
-            *([] if tasks is None else [tasks.middleware]),
+            *(each.middleware for each in tasks),
             safe_errors,
             state.availability.middleware,
         ],
@@ -269,9 +272,14 @@ def create(
         log_level="WARNING",
     )
     server.offer(specs, state, catalogue, poller)
-    if tasks is not None:
-        tasks.stamp = server.stamp
+    for each in tasks:
+        each.stamp = server.stamp
     return server, poller
+
+
+def _tasks(runner: TaskRunner, specs: Sequence[ToolSpec], state: State) -> Tasks:
+    tools, permits = long_tools(specs), state.availability.permits
+    return Tasks(runner, state.caller, tools=tools, permits=permits)
 
 
 def _principal(caller: Caller) -> str:

@@ -100,12 +100,7 @@ class TaskRepository:
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
             if await _count(connection, mine, _active) >= MOST_RUNNING:
                 return None
-            surplus = await _count(connection, mine) - MOST_KEPT + 1
-            if surplus > 0:
-                ended = select(tasks.c.id_hash).where(mine, ~_active).order_by(tasks.c.updated_at)
-                await connection.execute(
-                    delete(tasks).where(tasks.c.id_hash.in_(ended.limit(surplus).scalar_subquery()))
-                )
+            await _make_room(connection, mine)
             seal = _seal(self._transactions.keys, owner, id_hash)
             await connection.execute(
                 insert(tasks).values(
@@ -313,6 +308,14 @@ def _answers(keys: KeyRing, row: Row[Any]) -> str | None:
 
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
     return await connection.scalar(select(func.count()).select_from(tasks).where(*conditions)) or 0
+
+
+async def _make_room(connection: AsyncConnection, mine: ColumnElement[bool]) -> None:
+    """Delete ended tasks of a user, the oldest first, until there is room for one more."""
+    surplus = await _count(connection, mine) - MOST_KEPT + 1
+    if surplus > 0:
+        ended = select(tasks.c.id_hash).where(mine, ~_active).order_by(tasks.c.updated_at).limit(surplus)
+        await connection.execute(delete(tasks).where(tasks.c.id_hash.in_(ended.scalar_subquery())))
 
 
 async def _evict(connection: AsyncConnection, principal: Principal, *, spared: str) -> None:

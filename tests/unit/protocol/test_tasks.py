@@ -1,7 +1,8 @@
 """Tasks over one database, in two processes; the work itself is a function of the test."""
 
+import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,6 @@ import anyio.lowlevel
 import pytest
 from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import ClientCapabilities
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.principal import Caller
@@ -60,9 +60,8 @@ class Server:
         self, method: str, *, version: str = "2026-07-28", extension: bool = True, **params: object
     ) -> dict[str, Any]:
         """Send a request of the caller, through the middleware."""
-        ctx = request(version=version, method=method, params=params)
-        declared = {"extensions": {TASKS_EXTENSION: {}}} if extension else {}
-        ctx.session._connection.client_capabilities = ClientCapabilities.model_validate(declared)
+        declared: dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}} if extension else {}
+        ctx = request(version=version, capabilities=declared, method=method, params=params)
         answer = await self.tasks.middleware(ctx, self._handle)
         assert isinstance(answer, dict)
         return answer
@@ -122,6 +121,7 @@ class Cluster:
     """Processes that share a database."""
 
     database: Database
+    path: Path
     clock: Clock
     group: Any
     unavailable: bool = False
@@ -160,8 +160,8 @@ class Cluster:
         """Wait until the lease of the one task lasts as long as a new one."""
         with anyio.fail_after(60):
             while True:
-                async with self.database.tasks._transactions.reading() as connection:
-                    row = (await connection.exec_driver_sql("SELECT lease_until FROM tasks")).one()
+                with closing(sqlite3.connect(self.path)) as connection:
+                    row = connection.execute("SELECT lease_until FROM tasks").fetchone()
                 until = datetime.fromisoformat(row[0]).replace(tzinfo=UTC)
                 if until >= self.clock() + task_runner.LEASE:
                     return
@@ -172,11 +172,11 @@ class Cluster:
 async def open_cluster(folder: Path) -> AsyncGenerator[Cluster]:
     clock = Clock()
     keys = KeyRing.parse([SecretStr(new_key())])
-    (folder / "data").mkdir()
-    database = await Database.open(file_url(folder / "data" / "mcp.db"), keys=keys, clock=clock)
+    path = folder / "mcp.db"
+    database = await Database.open(file_url(path), keys=keys, clock=clock)
     try:
         async with anyio.create_task_group() as group:
-            yield Cluster(database, clock, group)
+            yield Cluster(database, path, clock, group)
             group.cancel_scope.cancel()
     finally:
         await database.aclose()
@@ -413,7 +413,7 @@ async def test_a_process_that_stops_leaves_its_tasks_at_once(cluster: Cluster) -
 async def test_a_call_that_is_cut_off_by_a_stop_says_so(cluster: Cluster) -> None:
     held = Held()
     server = await cluster.server(held, grace_seconds=LONG_SECONDS)
-    answers: list[object] = []
+    answers: list[tuple[int, str]] = []
 
     async def call() -> None:
         answers.append(await refused(server.call()))
@@ -579,7 +579,7 @@ async def test_an_answer_that_is_none_is_refused(cluster: Cluster) -> None:
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         work.begin()
         await go_on.wait()
-        question = {"method": "elicitation/create", "params": {}}
+        question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
         return {"resultType": "input_required", "inputRequests": {"provision": question}}
 
     server = await cluster.server(ask)
@@ -633,7 +633,7 @@ async def test_the_version_that_has_tasks_is_told_which_tools_take_them(cluster:
         "tools": [{"name": "read", "execution": {"taskSupport": "optional"}}, {"name": "short"}]
     }
     assert await sent("tools/list", "2025-06-18") == await sent("tools/list", "2026-07-28") == listed
-    tasks = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+    tasks: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
     assert await sent("initialize", "2025-11-25") == {**begun, "capabilities": {"tools": {}, "tasks": tasks}}
     begun["protocolVersion"] = "2025-06-18"
     assert await sent("initialize", "2025-06-18") == begun

@@ -87,13 +87,14 @@ async def test_no_other_user_or_client_finds_cancels_or_answers_it(
 
 
 async def test_an_expired_task_is_unknown_and_purged(
-    database: Database, owner: TaskOwner, advance: Advance, execute: Execute
+    database: Database, owner: TaskOwner, bob: Principal, advance: Advance, execute: Execute
 ) -> None:
     task = await ended(database, owner)
     advance(LIFETIME.total_seconds())
-    later = await ended(database, TaskOwner(owner.principal, "codex"))
+    found = await database.tasks.find(owner, task.id)
+    later = await ended(database, TaskOwner(bob, "claude"))
 
-    assert await database.tasks.find(owner, task.id) is None
+    assert found is None
     await database.tasks.purge()
     assert await execute("SELECT count(*) FROM tasks") == [(1,)]
     assert await status(database, later) is TaskStatus.COMPLETED
