@@ -30,6 +30,7 @@ from nextcloud_mcp_server.storage.records import (
     SignedIn,
     Tokens,
 )
+from nextcloud_mcp_server.storage.task_records import Lease, TaskOwner
 
 URL = "https://cloud.example.org"
 RESOURCE = "https://mcp.example.org/mcp"
@@ -67,6 +68,7 @@ class Rows:
         await self._fill_browsers()
         await self._fill_auth_transactions()
         await self._fill_tokens()
+        await self._fill_task()
 
     async def _ask(self, client: str) -> str:
         asked, _ = await self._database.elicitations.open(
@@ -203,6 +205,21 @@ class Rows:
             await self._database.oauth_tokens.add_code(code, grant, expires_at=now + HOUR)
         await self._exchange_code(self._database, f"used-{name}", name)
 
+    @property
+    def _task(self) -> tuple[TaskOwner, str]:
+        return TaskOwner(self._principal, f"mcp-{self._name}"), f"task-{self._name}"
+
+    async def _fill_task(self) -> None:
+        (owner, task_id), name, lease = self._task, self._name, Lease("process", 24 * HOUR)
+        arguments = f'{{"path": "{name}"}}'
+        task = await self._database.tasks.create(
+            owner, task_id, tool="read", arguments=arguments, lifetime=24 * HOUR, lease=lease
+        )
+        assert task
+        await self._database.tasks.renew(lease, {task_id: (owner, f"message {name}")})
+        assert await self._database.tasks.ask(task, lease, f"question {name}")
+        assert await self._database.tasks.answer(owner, task_id, f"answer {name}")
+
     async def _exchange_code(self, database: Database, code: str, name: str) -> object:
         now = self._now()
         return await database.oauth_tokens.exchange_code(
@@ -245,6 +262,10 @@ class Rows:
                     self._now() + HOUR,
                     self._now() + HOUR,
                 ),
+            ),
+            "tasks": await database.tasks.find(*self._task),
+            "answers": await database.tasks.renew(
+                Lease("process", 24 * HOUR), {self._task[1]: (self._task[0], None)}
             ),
             "codes": await self._exchange_code(database, f"code-{name}", f"second-{name}"),
         }

@@ -1,4 +1,4 @@
-"""Deletes what is kept for a time only: audit entries after `AUDIT_RETENTION_DAYS`, and old consent requests."""
+"""Deletes what is kept for a time only: audit entries after `AUDIT_RETENTION_DAYS`, old consent requests and tasks."""
 
 import logging
 from collections.abc import Callable
@@ -32,6 +32,7 @@ class Retention:
         """Delete once what is too old now."""
         now = self._clock()
         await self._database.elicitations.purge(before=now - CONSENT_REQUESTS_KEPT)
+        await self._database.tasks.purge()
         if self._audit_days:
             gone = await self._database.audit.purge(before=now - timedelta(days=self._audit_days))
             if gone:

@@ -333,6 +333,10 @@ class Availability:
             and not self.lacks(self.change_notifier.owner(ctx), facts.app)
         )
 
+    def permits(self, ctx: ServerRequestContext[Any, Any], name: str) -> bool:
+        """Tell whether the request's token covers a tool."""
+        return name in self._tools and self._permitted(ctx, self._tools[name])
+
     def _lists(self, ctx: ServerRequestContext[Any, Any], facts: Facts) -> bool:
         """Tell whether a tool is listed to the caller; scopes that a client requests only at a call do not count."""
         return facts.listed and self.shows(ctx, replace(facts, scopes=facts.scopes & self._at_sign_in))

@@ -40,6 +40,10 @@ METHODS = frozenset(
         "resources/unsubscribe",
         "server/discover",
         "subscriptions/listen",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/result",
+        "tasks/update",
         "tools/call",
         "tools/list",
     }

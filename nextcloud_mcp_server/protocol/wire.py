@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any, Literal, cast
 
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     SERVER_INFO_META_KEY,
@@ -59,6 +59,12 @@ INSTANT_SECONDS = 2.0
 #: The versions of the handshake era that have URL mode and -32042.
 URL_MODE_VERSIONS = frozenset({"2025-11-25"})
 
+#: The extension for tasks of 2026-07-28 (ext-tasks, "Extension Identifier").
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+#: The versions whose tasks are a part of the protocol itself (2025-11-25, basic/utilities/tasks).
+TASK_VERSIONS = frozenset({"2025-11-25"})
+
 #: The sentence behind each link to a consent request.
 THEN = "When that is done, call the tool again."
 
@@ -77,6 +83,13 @@ class Form(Enum):
     DRAFT = "draft"
     URL_ERROR = "2025-11-25"
     TEXT = "text"
+
+
+class TaskForm(Enum):
+    """The wire form of tasks."""
+
+    EXTENSION = "io.modelcontextprotocol/tasks"
+    CORE = "2025-11-25"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +125,19 @@ def form(ctx: ServerRequestContext[Any, Any], dialect: Dialect) -> Form:
     if asked is Form.URL_ERROR and ctx.protocol_version not in URL_MODE_VERSIONS:
         return Form.TEXT
     return asked
+
+
+def task_form(ctx: ServerRequestContext[Any, Any]) -> TaskForm | None:
+    """Tell in which form this client takes tasks: by its request, or by the version that has them; None for no task.
+
+    A client of the extension says so in each request, and a server must not return a task to any other ("Capability
+    Negotiation").
+    """
+    if ctx.protocol_version in TASK_VERSIONS:
+        return TaskForm.CORE
+    capabilities = ctx.session.client_capabilities
+    declared = bool(capabilities and capabilities.extensions and TASKS_EXTENSION in capabilities.extensions)
+    return TaskForm.EXTENSION if is_modern(ctx) and declared else None
 
 
 def is_instant(asked_at: datetime, now: datetime) -> bool:
@@ -252,6 +278,18 @@ def advertise(method: str, result: dict[str, Any]) -> dict[str, Any]:
         capabilities[listed] = {**(capabilities.get(listed) or {}), "listChanged": True}
     capabilities["extensions"] = {**(capabilities.get("extensions") or {}), EXTENSION_ID: {}}
     return {**_named(method, result), "capabilities": capabilities}
+
+
+def advertise_tasks(result: HandlerResult) -> HandlerResult:
+    """Add tasks to the server's capabilities, in the version that has them there (2025-11-25, "Capabilities").
+
+    There is no `list`: nothing lists tasks.
+    """
+    if not isinstance(result, dict) or result["protocolVersion"] not in TASK_VERSIONS:
+        return result
+    capabilities: dict[str, Any] = dict(result.get("capabilities") or {})
+    capabilities["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+    return {**result, "capabilities": capabilities}
 
 
 def _named(method: str, result: dict[str, Any]) -> dict[str, Any]:

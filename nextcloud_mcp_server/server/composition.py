@@ -17,7 +17,8 @@ from nextcloud_mcp_server.protocol.availability import Availability, FetchApps
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier
 from nextcloud_mcp_server.protocol.completion_notifier import CompletionNotifier
 from nextcloud_mcp_server.protocol.pending import Pending
-from nextcloud_mcp_server.protocol.track import ConsentStatus, Track
+from nextcloud_mcp_server.protocol.task_runner import Rows, TaskRunner
+from nextcloud_mcp_server.protocol.track import ConsentStatus, ReadOwn, Track
 from nextcloud_mcp_server.resources.poller import Poller
 from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.server.database_file import has_state
@@ -36,6 +37,7 @@ from nextcloud_mcp_server.tools.state import State
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.auth.consent.service import ConsentService
+    from nextcloud_mcp_server.storage.tasks import TaskRepository
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,21 @@ async def _find_access(
     return apps_from(opened, refused, in_menu=in_menu), opened.account.uid
 
 
+def _own(lazy: LazyServices[Any], caller: Callable[[ServerRequestContext[Any, Any]], Caller]) -> ReadOwn:
+    async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
+        provisioning = (await lazy.get()).provisioning
+        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
+
+    return own
+
+
+def _rows(lazy: LazyServices[Any]) -> Rows:
+    async def rows() -> "TaskRepository":
+        return (await lazy.get()).database.tasks
+
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class ServerParts(Generic[AuthT]):
     """One MCP server, and what runs beside it."""
@@ -83,6 +100,7 @@ class ServerParts(Generic[AuthT]):
     pending: Pending
     availability: Availability
     poller: Poller
+    task_runner: TaskRunner
 
     @asynccontextmanager
     async def running(
@@ -98,12 +116,15 @@ class ServerParts(Generic[AuthT]):
             group.start_soon(self.pending.run)
             group.start_soon(self.availability.run)
             group.start_soon(self.poller.run)
+            group.start_soon(self.task_runner.run)
             group.start_soon(self.network.theming.run)
             if pages is not None:
                 group.start_soon(self._run_pages, pages)
             try:
                 yield
             finally:
+                # While the database is open: the tasks are left to other processes.
+                await self.task_runner.stop()
                 group.cancel_scope.cancel()
 
     async def _run_pages(self, pages: LoopbackPages) -> None:
@@ -120,10 +141,6 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     settings, caller, specs = mode.settings, mode.caller, mcp_server.selected(mode.settings)
     for sentence in mcp_server.left_out_by_old_names(settings.exclude_tools):
         logger.warning(sentence)
-
-    async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
-        provisioning = (await lazy.get()).provisioning
-        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
 
     async def finished(elicitation_ids: Sequence[str]) -> list[str]:
         return await (await lazy.get()).finished(elicitation_ids)
@@ -156,12 +173,14 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         output_schemas=settings.output_schemas,
         local_folder=LocalFolder(settings.local_folder),
     )
+    runner = TaskRunner(_rows(lazy), pending, consent_seconds=consent_seconds)
     mcp, poller = mcp_server.create(
         specs,
         state,
-        Track(own, pending, timeout_seconds=settings.elicitation_timeout_seconds),
+        Track(_own(lazy, caller), pending, timeout_seconds=settings.elicitation_timeout_seconds),
         state_keys=sub_keys(settings, "request-state"),
+        task_runner=runner if settings.tasks else None,
         consent_seconds=consent_seconds,
         update_seconds=settings.update_seconds,
     )
-    return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller)
+    return ServerParts(mode, mcp, state, lazy, network, pending, availability, poller, runner)

@@ -12,7 +12,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, InputRequiredResult
+from mcp_types import SERVER_INFO_META_KEY, CallToolResult, InputRequiredResult
 
 from nextcloud_mcp_server.auth.consent.policy import LIFETIME
 from nextcloud_mcp_server.auth.principal import Caller
@@ -21,6 +21,8 @@ from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.protocol import stdio
 from nextcloud_mcp_server.protocol.availability import Facts
 from nextcloud_mcp_server.protocol.mcp_log import McpLog
+from nextcloud_mcp_server.protocol.task_runner import TaskRunner
+from nextcloud_mcp_server.protocol.tasks import Tasks
 from nextcloud_mcp_server.protocol.track import Track
 from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.handlers import Resources
@@ -138,6 +140,11 @@ def instructions(specs: Iterable[ToolSpec]) -> str:
     return _INSTRUCTIONS.format(about=" and ".join(filter(None, (", ".join(about[:-1]), *about[-1:]))))
 
 
+def long_tools(specs: Iterable[ToolSpec]) -> dict[str, bool]:
+    """Return the tools whose calls may become tasks; for each of them whether its call may be started again."""
+    return {each.name: spec.read_only for spec in specs if spec.long for each in (spec, *spec.old_names)}
+
+
 def facts(specs: Iterable[ToolSpec]) -> dict[str, Facts]:
     """Return what the availability of each tool depends on."""
     return {
@@ -198,6 +205,10 @@ class Server(MCPServer[Any]):
         toolsets = {spec.toolset for spec in specs}
         Prompts(sorted(toolsets), state.availability, resources).install(self._lowlevel_server)
 
+    def stamp(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Name the server in a result of 2026-07-28 that the SDK does not see."""
+        return {**result, "_meta": {SERVER_INFO_META_KEY: self._lowlevel_server.server_info_stamp}}
+
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
@@ -223,15 +234,18 @@ def create(
     track: Track,
     *,
     state_keys: Callable[[], Sequence[bytes]],
+    task_runner: TaskRunner | None = None,
     consent_seconds: float = LIFETIME.total_seconds(),
     update_seconds: float = UPDATE_SECONDS,
 ) -> tuple[MCPServer[Any], Poller]:
     """Create the server, and the poller that asks Nextcloud for changes.
 
-    `consent_seconds` is how long a consent request stays open, and the state that a client returns with it.
+    `consent_seconds` is how long a consent request stays open, and the state that a client returns with it. Without a
+    `task_runner` no call becomes a task.
     """
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
+    tasks = [] if task_runner is None else [_tasks(task_runner, specs, state)]
     known = {each.name for spec in specs for each in (spec, *spec.old_names)}
     known |= {prompt.name for app in APPS for prompt in app.prompts}
     server = Server(
@@ -240,8 +254,13 @@ def create(
         instructions=instructions(specs),
         version=version(NAME),
         tools=[GuardedTool.build(each, state) for spec in specs for each in (spec, *spec.old_names)],
-        extensions=[track],
-        middleware=[McpLog(state.caller, known=known).middleware, safe_errors, state.availability.middleware],
+        extensions=[track, *tasks],
+        middleware=[
+            McpLog(state.caller, known=known).middleware,
+            *(each.middleware for each in tasks),
+            safe_errors,
+            state.availability.middleware,
+        ],
         cache_hints=cache_hints(update_seconds),
         # The SDK's subscriptions would notify every user of the changes of all users.
         subscriptions=False,
@@ -253,7 +272,14 @@ def create(
         log_level="WARNING",
     )
     server.offer(specs, state, catalogue, poller)
+    for each in tasks:
+        each.stamp = server.stamp
     return server, poller
+
+
+def _tasks(runner: TaskRunner, specs: Sequence[ToolSpec], state: State) -> Tasks:
+    tools, permits = long_tools(specs), state.availability.permits
+    return Tasks(runner, state.caller, tools=tools, permits=permits)
 
 
 def _principal(caller: Caller) -> str:

@@ -131,6 +131,8 @@ One rule for all tools:
 - `openWorldHint`: it reaches other users. Nextcloud notifies or invites them, or shows it to them: all that changes
   shares, events, Deck, Talk, the status or a collective, and comments on files.
 
+A long tool has no hint of its own: where the client takes tasks, its calls may become tasks (docs/protocol.md).
+
 | tool | title | hints |
 |---|---|---|
 """
@@ -227,6 +229,7 @@ def _hints(spec: ToolSpec) -> str:
         "destructive": spec.destructive,
         "idempotent": spec.idempotent and not spec.read_only,
         "open world": spec.open_world,
+        "long": spec.long,
     }
     return ", ".join(name for name, holds in hints.items() if holds)
 

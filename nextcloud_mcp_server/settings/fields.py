@@ -138,6 +138,11 @@ class GeneralFields(BaseModel, defer_build=True):
         description="Whether tools also answer to the names that they or their predecessors had. `tools/list` never "
         "has those names.",
     )
+    tasks: bool = Field(
+        default=True,
+        description="Whether a long call becomes a task where the client takes tasks (MCP 2025-11-25, and the "
+        "extension `io.modelcontextprotocol/tasks`). Results are stored sealed for at most 24 hours.",
+    )
     read_only: Annotated[bool, Trait.LIMIT] = Field(
         default=False, description="Leave out every tool that changes something."
     )

@@ -46,6 +46,7 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
 )
 from nextcloud_mcp_server.storage.sign_ins import end_started, sign_out_everywhere
+from nextcloud_mcp_server.storage.tasks import end_tasks
 from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.token_refresh import revoke
 from nextcloud_mcp_server.storage.tokens import has_tokens
@@ -171,9 +172,10 @@ class GrantTransaction:
         await insert_entries(self._connection, self._keys, [change.audit])
 
     async def withdraw(self, principal: Principal, grant: Grant | None, audit: AuditEntry) -> None:
-        """Delete a user's credential and permissions, and end their open requests."""
+        """Delete a user's credential, permissions and tasks, and end their open requests."""
         for table in (credentials, permissions):
             await self._connection.execute(delete(table).where(owned_by(table.c, principal)))
+        await end_tasks(self._connection, principal)
         await end_all(self._connection, principal)
         await end_started(self._connection, principal)
         await end_auth_transactions(self._connection, owned_by(auth_transactions.c, principal), now=self._now)
@@ -242,6 +244,7 @@ class GrantTransaction:
     async def _change_account(self, known: Row[*tuple[Any, ...]], account: Account) -> None:
         """Replace the stored account by another one; the former one may be connected by any principal."""
         seal = self._keys.at("accounts", account.principal, known.id)
+        await end_tasks(self._connection, account.principal)
         await self._connection.execute(
             update(accounts)
             .where(accounts.c.id == known.id)
@@ -281,6 +284,7 @@ class GrantTransaction:
             await self._connection.execute(
                 delete(permissions).where(owned_by(permissions.c, account.principal))
             )
+            await end_tasks(self._connection, account.principal)
             await end_all(self._connection, account.principal)
             await sign_out_everywhere(self._connection, account.principal)
             await end_tokens(

@@ -32,6 +32,7 @@ from nextcloud_mcp_server.storage.sealing_keys import SealingKeyRepository
 from nextcloud_mcp_server.storage.sign_ins import SignInRepository
 from nextcloud_mcp_server.storage.spent_codes import SpentCodeRepository
 from nextcloud_mcp_server.storage.sqlite import Sqlite
+from nextcloud_mcp_server.storage.tasks import TaskRepository
 from nextcloud_mcp_server.storage.transaction import Backend, Listen, Transactions, translated
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Database:
         self.restored = PostRestoreRepository(transactions)
         self.oauth_tokens = OAuthTokenRepository(transactions)
         self.logouts = LogoutRepository(transactions)
+        self.tasks = TaskRepository(transactions)
         self.key_rotation = KeyRotation(transactions)
         self.sealing_keys = SealingKeyRepository(transactions)
         self.overview = OverviewRepository(transactions)

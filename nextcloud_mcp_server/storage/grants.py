@@ -36,6 +36,7 @@ from nextcloud_mcp_server.storage.records import (
     Principal,
     Tokens,
 )
+from nextcloud_mcp_server.storage.tasks import end_tasks
 from nextcloud_mcp_server.storage.token_families import end_tokens
 from nextcloud_mcp_server.storage.token_refresh import CredentialRefresh, revoke
 from nextcloud_mcp_server.storage.transaction import Transactions
@@ -248,17 +249,17 @@ class GrantRepository:
         return readable(rows, partial(open_permission, self._transactions.keys, principal))
 
     async def set_scopes(self, principal: Principal, client_id: str, scopes: frozenset[str]) -> None:
-        """Replace the scopes of a client."""
-        await self._update_permission(principal, client_id, {"scopes": scopes})
+        """Replace the scopes of a client; its tasks end, since they may have used a scope that it loses."""
+        await self._update_permission(principal, client_id, {"scopes": scopes}, ends_tasks=True)
 
     async def set_paused(self, principal: Principal, client_id: str, paused: bool) -> None:  # noqa: FBT001 (read from the page's form)
-        """Pause or resume a client, without changing its scopes."""
-        await self._update_permission(principal, client_id, {"paused": paused})
+        """Pause or resume a client, without changing its scopes; a pause ends its tasks."""
+        await self._update_permission(principal, client_id, {"paused": paused}, ends_tasks=paused)
 
     async def end_client(self, principal: Principal, client_id: str, *, audit: AuditEntry) -> bool:
         """Delete the access of one client of a user, in one transaction; False if it had no permission.
 
-        That is its permission, the tokens and codes that this server issued to it, and its open consent
+        That is its permission, the tokens and codes that this server issued to it, its tasks and its open consent
         requests. The user's connection to Nextcloud and the other clients stay.
         """
         mine = and_(owned_by(permissions.c, principal), permissions.c.client_id == client_id)
@@ -266,6 +267,7 @@ class GrantRepository:
         async with self._transactions.writing() as connection:
             ended = await connection.execute(delete(permissions).where(mine))
             await end_own_of_client(connection, principal, client_id)
+            await end_tasks(connection, principal, client_id)
             await end_tokens(
                 connection,
                 keys,
@@ -306,8 +308,11 @@ class GrantRepository:
         client_id: str,
         values: dict[str, object],
         *conditions: ColumnElement[bool],
+        ends_tasks: bool = False,
     ) -> None:
         async with self._transactions.writing() as connection:
+            if ends_tasks:
+                await end_tasks(connection, principal, client_id)
             await connection.execute(
                 update(permissions)
                 .where(owned_by(permissions.c, principal), permissions.c.client_id == client_id, *conditions)

@@ -28,6 +28,7 @@ from nextcloud_mcp_server.storage.columns import SealedValue
 from nextcloud_mcp_server.storage.crypto import KEY_ID_AT, KEY_ID_BYTES, KeyRing, Seal, Sealed
 from nextcloud_mcp_server.storage.models import metadata
 from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.tasks import task_place
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 #: Rows that are read, and then stored in one transaction: the server waits for so many at most.
@@ -49,10 +50,11 @@ _NAMED_BY = {
     "sign_ins": "token_hash",
     "token_families": "family_hash",
 }
-#: For the other sealed tables: the function that returns the seal of a row.
+#: For the other sealed tables, and rows that are bound to more than a user: the function that returns the seal.
 _PLACES: Mapping[str, Callable[[KeyRing, Row[Any]], Seal]] = {
     "authorization_transactions": auth_transaction_place,
     "clients": client_place,
+    "tasks": task_place,
 }
 
 

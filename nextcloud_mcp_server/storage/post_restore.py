@@ -13,6 +13,7 @@ from nextcloud_mcp_server.storage.models import (
     pending_grants,
     sign_ins,
 )
+from nextcloud_mcp_server.storage.tasks import tasks
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -32,7 +33,7 @@ class PostRestoreRepository:
         self._transactions = transactions
 
     async def forget(self, *, why: str = "ended: a backup was put back") -> Forgotten:
-        """End every token, code, sign-in and open request, in one transaction; `why` is for the audit.
+        """End every token, code, sign-in, task and open request, in one transaction; `why` is for the audit.
 
         Grants and permissions stay; pending grants are revoked at Nextcloud.
         """
@@ -43,6 +44,7 @@ class PostRestoreRepository:
             await connection.execute(delete(access_tokens))
             browsers = await connection.execute(delete(sign_ins))
             await connection.execute(delete(grant_requests))
+            await connection.execute(delete(tasks))
             await connection.execute(update(pending_grants).values(discard=True))
             await end_auth_transactions(connection, true(), now=now)
             await end_of_every_user(connection)

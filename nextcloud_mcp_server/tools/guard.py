@@ -28,7 +28,7 @@ from nextcloud_mcp_server.errors import (
     WrongAccount,
 )
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.protocol import wire
+from nextcloud_mcp_server.protocol import wire, work
 from nextcloud_mcp_server.protocol.availability import FetchApps
 from nextcloud_mcp_server.protocol.hold import hold, wants_progress
 from nextcloud_mcp_server.storage.records import Elicitation
@@ -212,6 +212,7 @@ class Guard:
     async def _body(self, call: Call, opened: Opened, job: Job[T]) -> T:
         result, began = "failed", anyio.current_time()
         found: T | None = None
+        work.begin()
         try:
             value = found = await job.body(opened.account)
             result = "ok"

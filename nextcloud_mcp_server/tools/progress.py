@@ -6,12 +6,13 @@ from typing import Any
 from mcp.server.mcpserver import Context
 
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden
+from nextcloud_mcp_server.protocol import work
 from nextcloud_mcp_server.tools.consent_links import neutralise_links
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sends the progress of a call to the client, if that requested it (`progressToken`).
+    """Sends the progress of a call to the client, if that requested it (`progressToken`); a task has it as its message.
 
     A body that reports progress can also be cancelled: when an `await` in it raises the cancellation, nothing may be
     left half done.
@@ -26,4 +27,5 @@ class Progress:
         """
         if message is not None:
             message = escape_hidden(neutralise_links(message))
-        await self.context.report_progress(done, total, message)
+        if not work.report(message):
+            await self.context.report_progress(done, total, message)

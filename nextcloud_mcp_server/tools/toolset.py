@@ -64,7 +64,8 @@ def without_asking(body: Body) -> Guarded:
 class ToolSpec:
     """The specification of a tool, from which the MCP tool, scopes, documentation and tests are derived.
 
-    `local`: useful only with a local folder on the user's computer.
+    `local`: useful only with a local folder on the user's computer. `long`: a call may take so long that it becomes a
+    task, where the client takes tasks.
     """
 
     toolset: str
@@ -77,6 +78,7 @@ class ToolSpec:
     repeatable: bool | None
     reaches_others: bool
     local: bool = False
+    long: bool = False
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     alias_of: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -152,6 +154,7 @@ class Toolset:
         repeatable: bool | None = None,
         reaches_others: bool = False,
         local: bool = False,
+        long: bool = False,
         aliases: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> Callable[[Guarded], Guarded]:
         """Add a guarded body as a tool; its name and docstring become the tool's name and description.
@@ -176,6 +179,7 @@ class Toolset:
                 repeatable=repeatable,
                 reaches_others=reaches_others,
                 local=local,
+                long=long,
                 aliases=aliases or {},
             )
             self.tools.append(spec)

@@ -18,6 +18,7 @@ WITHOUT_GUARDS = {
     "protocol/icons.py", "protocol/stdio.py",
     "storage/notify.py", "storage/engine.py", "storage/failure.py", "storage/models.py",
     "storage/oauth_records.py", "storage/overview.py", "storage/records.py", "storage/sqlite_driver.py",
+    "storage/task_records.py",
     "storage/tokens.py", "web/messages.py", "web/po.py", "web/relative_time.py",
     "web/problem.py", "web/server_card.py", "auth/consent/policy.py",
 }  # fmt: skip

@@ -100,6 +100,7 @@ OWN_JSON = frozenset(
         "bridge/stdio.py",
         "formats/untrusted.py",
         "formats/windows_zones.py",
+        "protocol/task_wire.py",
         "protocol/wire.py",
         "tools/schemas.py",
         "web/callback_result.py",

@@ -24,7 +24,7 @@ MAX_IMAGE_BYTES: Final = 524_288
 reading = Toolset("files")
 
 
-@reading.tool("Read a file", read_only=True)
+@reading.tool("Read a file", read_only=True, long=True)
 @require_provisioning("files:read")
 async def nc_files_read_file(
     nc: Account,

@@ -103,7 +103,7 @@ def _quota(details: Details) -> Quota:
     )
 
 
-@files.tool("Search files", read_only=True)
+@files.tool("Search files", read_only=True, long=True)
 @require_provisioning("files:read")
 async def nc_files_search_items(
     nc: Account,

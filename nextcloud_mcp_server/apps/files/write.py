@@ -105,7 +105,7 @@ async def nc_files_create_folder(nc: Account, path: str) -> Changed:
     return Changed(path=path.strip("/"), created=created)
 
 
-@writing.tool("Move or rename", destructive=True, repeatable=True)
+@writing.tool("Move or rename", destructive=True, repeatable=True, long=True)
 @require_provisioning("files:write")
 async def nc_files_move_item(
     nc: Account,
@@ -129,7 +129,7 @@ async def nc_files_move_item(
     return changed.model_copy(update={"note": " ".join(filter(None, (changed.note, stayed))) or None})
 
 
-@writing.tool("Copy", destructive=True, repeatable=True)
+@writing.tool("Copy", destructive=True, repeatable=True, long=True)
 @require_provisioning("files:write")
 async def nc_files_copy_item(
     nc: Account, *, source: str, destination: str, overwrite_etag: TargetEtag = None

@@ -75,7 +75,7 @@ class Fetched(Result):
     metadata: dict[str, str]
 
 
-@research.tool("Search notes and files", read_only=True)
+@research.tool("Search notes and files", read_only=True, long=True)
 @require_provisioning("notes:read", "files:read")
 async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_length=500)]) -> Sources:
     """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
@@ -125,7 +125,7 @@ async def _written(nc: Account, query: str) -> list[Entry]:
     return [each.entry for each in written]
 
 
-@research.tool("Fetch a note or file", read_only=True)
+@research.tool("Fetch a note or file", read_only=True, long=True)
 @require_provisioning("notes:read", "files:read")
 async def fetch(
     nc: Account,

@@ -70,7 +70,7 @@ def _short(text: str) -> str:
     return f"{text[:_MAX_TEXT]}…" if len(text) > _MAX_TEXT else text
 
 
-@search.tool("Search everywhere", read_only=True)
+@search.tool("Search everywhere", read_only=True, long=True)
 @require_provisioning("search:read")
 async def nc_search_find_items(
     nc: Account,

@@ -37,7 +37,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 Values = Annotated[dict[str, Any], Field(description="Column name → value; choices by label; null clears.")]
 
 
-@tables.tool("Show tables", read_only=True, aliases={"nc_tables_list_tables": {}})
+@tables.tool("Show tables", read_only=True, aliases={"nc_tables_list_tables": {}}, long=True)
 @require_provisioning("tables:read")
 async def nc_tables_get_table(
     nc: Account,

@@ -60,7 +60,7 @@ class Downloaded(Result):
     etag: str
 
 
-@upload.tool("Upload a large file", destructive=True)
+@upload.tool("Upload a large file", destructive=True, long=True)
 @require_provisioning("files:write")
 async def nc_files_upload_file(
     nc: Account,
@@ -194,7 +194,7 @@ async def _local(
         return Uploaded.by_writing(written)
 
 
-@upload.tool("Download to this computer", local=True, repeatable=True)
+@upload.tool("Download to this computer", local=True, repeatable=True, long=True)
 @require_provisioning("files:read")
 async def nc_files_download_file(
     nc: Account,

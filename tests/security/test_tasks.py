@@ -1,0 +1,142 @@
+"""Tasks belong to one user and one client: over two replicas, with the tokens of several users, in one database."""
+
+import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server.demo.wire_client import StatelessClient
+from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
+from nextcloud_mcp_server.sandbox.person import Person
+from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
+from nextcloud_mcp_server.storage.engine import Database, file_url
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.task_records import LIFETIME, Lease, TaskOwner, TaskStatus
+from tests.integration.oidc_app import OidcApp, disconnect, open_oidc_app
+from tests.integration.personal_app import until
+
+CANARY = "canary-4f1d"
+READ: dict[str, Any] = {"name": "nc_files_read_file", "arguments": {"path": f"{CANARY}.txt"}}
+#: So long that the call is a task before it ends.
+A_WHILE = 0.2
+FOREVER_SECONDS = 600
+
+
+@asynccontextmanager
+async def client(app: OidcApp, token: str, *, port: int | None = None) -> AsyncGenerator[StatelessClient]:
+    declared: dict[str, Any] = {"elicitation": {"url": {}}, "extensions": {TASKS_EXTENSION: {}}}
+    headers = {"Authorization": f"Bearer {token}", "Host": app.url.removeprefix("http://")}
+    url = app.url if port is None else f"http://127.0.0.1:{port}"
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        yield StatelessClient(http, f"{url}/mcp", capabilities=declared)
+
+
+async def connect(app: OidcApp, wire: StatelessClient, name: str) -> None:
+    """Connect a user, and read once, so that the app password is proved."""
+    async with httpx2.AsyncClient(timeout=60) as browser:
+        asked = (await wire.request("tools/call", READ))["result"]
+        await Person(name, name, browser=browser).consent(
+            asked["inputRequests"]["provision"]["params"]["url"]
+        )
+        accepted = {"provision": {"action": "accept"}}
+        answered = {**READ, "requestState": asked["requestState"], "inputResponses": accepted}
+        assert (await wire.request("tools/call", answered))["result"]["resultType"] == "complete"
+
+
+async def begun(app: OidcApp, wire: StatelessClient, seconds: float) -> str:
+    """Start a reading that takes so long; return the id of its task."""
+    assert app.parts is not None
+    app.sandbox.faults.slow(seconds, area="dav", times=1)
+    app.parts.task_runner.grace_seconds = 0
+    return str((await wire.request("tools/call", READ))["result"]["taskId"])
+
+
+async def get(wire: StatelessClient, task_id: str) -> dict[str, Any]:
+    answer = await wire.request("tasks/get", {"taskId": task_id})
+    return answer.get("result") or answer["error"]
+
+
+async def ended(wire: StatelessClient, task_id: str) -> dict[str, Any]:
+    with anyio.fail_after(60):
+        while True:
+            task = await get(wire, task_id)
+            if task["status"] != "working":
+                return task
+            await anyio.sleep(0.02)
+
+
+def stored_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+async def test_a_task_is_its_client_s_alone_at_every_replica_and_sealed_in_the_database(
+    tmp_path: Path,
+) -> None:
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app:
+        app.sandbox.state.users["alice"].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+        runs = app.parts
+        assert runs is not None
+        async with app.replica() as port, client(app, app.token("alice")) as alice:
+            other = app.parts
+            await connect(app, alice, "alice")
+            app.parts = runs
+            task_id = await begun(app, alice, A_WHILE)
+            async with client(app, app.token("alice"), port=port) as elsewhere:
+                done = await ended(elsewhere, task_id)
+            seen = list[dict[str, Any]]()
+            for token in (app.token("bob"), app.token("alice", client_id="another")):
+                async with client(app, token) as stranger:
+                    seen += [await get(stranger, task_id), await get(stranger, "0" * 32)]
+                    cancelled = await stranger.request("tasks/cancel", {"taskId": task_id})
+                    seen.append(cancelled["error"])
+            async with client(app, app.token("alice", scope="notes:read")) as narrow:
+                seen.append(await get(narrow, task_id))
+            running = await begun(app, alice, FOREVER_SECONDS)
+            assert other is not runs
+            assert await disconnect(app, "alice")
+            runs.task_runner.wake()
+            await until(lambda: not runs.task_runner.holds(running))
+            seen += [await get(alice, task_id), await get(alice, running)]
+        stored = stored_in(tmp_path)
+
+    assert done["status"] == "completed"
+    assert f"{CANARY} text" in str(done["result"])
+    assert seen == [{"code": -32602, "message": "Task not found"}] * 9
+    assert b"tasks" in stored
+    assert CANARY.encode() not in stored
+    assert task_id.encode() not in stored
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "owner"),
+    [
+        ("client_id", "codex", TaskOwner(Principal("issuer", "alice"), "codex")),
+        ("subject", "bob", TaskOwner(Principal("issuer", "bob"), "claude")),
+    ],
+)
+async def test_a_row_handed_to_another_client_or_user_does_not_open(
+    tmp_path: Path, column: str, value: str, owner: TaskOwner
+) -> None:
+    path, keys = tmp_path / "mcp.db", KeyRing.parse([SecretStr(new_key())])
+    now = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
+    database = await Database.open(file_url(path), keys=keys, clock=lambda: now)
+    own, lease = TaskOwner(Principal("issuer", "alice"), "claude"), Lease("here", timedelta(seconds=30))
+    task = await database.tasks.create(
+        own, "a-task", tool="read", arguments="{}", lifetime=LIFETIME, lease=lease
+    )
+    assert task is not None
+    await database.tasks.finish(task, lease, TaskStatus.COMPLETED, outcome='{"text": "of alice"}')
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(f"UPDATE tasks SET {column} = ?", (value,)).rowcount == 1
+
+    assert await database.tasks.find(owner, "a-task") is None
+    assert await database.tasks.find(own, "a-task") is None
+    await database.aclose()
