@@ -59,7 +59,7 @@ class EndedAccounts:
         last = await self._database.audit.last_number()
         found = await self._database.audit.ended_accounts(after=(self._last or last) - _OVERLAP)
         fresh = frozenset(each.principal for each in found if each.number not in self._known)
-        is_first, self._last = self._last is None, last
-        self._known = frozenset(each.number for each in found)
-        if fresh and not is_first:
+        if fresh and self._last is not None:
             await self._on_ended(fresh)
+        # After that: what could not be ended now is ended at the next look.
+        self._last, self._known = last, frozenset(each.number for each in found)

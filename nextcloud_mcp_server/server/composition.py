@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import MCPServer
 
 from nextcloud_mcp_server.auth.consent.policy import lifetime_of
 from nextcloud_mcp_server.auth.principal import Caller
@@ -93,7 +92,7 @@ class ServerParts(Generic[AuthT]):
     """One MCP server, and what runs beside it."""
 
     mode: Mode[AuthT]
-    mcp: MCPServer[Any]
+    mcp: mcp_server.Server
     state: State
     services: LazyServices[AuthT]
     network: Network

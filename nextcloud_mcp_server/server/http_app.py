@@ -2,25 +2,30 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from nextcloud_mcp_server.server.composition import ServerParts, build_server
+from nextcloud_mcp_server.server.database_file import has_state
 from nextcloud_mcp_server.server.modes.mode import Mode
 from nextcloud_mcp_server.server.modes.personal import Personal
 from nextcloud_mcp_server.server.public_urls import MCP_PATH, PublicUrls
 from nextcloud_mcp_server.server.readiness import parts_to_try
-from nextcloud_mcp_server.server.services import Overrides
+from nextcloud_mcp_server.server.services import Overrides, sub_keys
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.exchanges import Exchanges
 from nextcloud_mcp_server.web.health import Readiness
 from nextcloud_mcp_server.web.http_log import HttpLog
 from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
+from nextcloud_mcp_server.web.sealed_sessions import SealedSessions
+from nextcloud_mcp_server.web.session_ids import SessionIds
+
+if TYPE_CHECKING:
+    from nextcloud_mcp_server.storage.ended_sessions import EndedSessionRepository
 
 
 def build_http_app(
@@ -51,20 +56,32 @@ def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -
 
 def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
     """Put the MCP endpoint and the pages into one application, which runs the background work."""
-    # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
-    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    endpoint = parts.mcp.streamable_http_app(streamable_http_path=MCP_PATH, transport_security=security)
+    sessions = _sessions(parts)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with parts.mode.connected(), parts.running(), parts.mcp.session_manager.run():
+        async with parts.mode.connected(), parts.running(), sessions.run():
             yield
 
     # These layers are for the endpoint alone, so no page passes them.
-    (own_route,) = endpoint.routes
-    exchanges = Exchanges(cast("Route", own_route).app)
+    exchanges = Exchanges(sessions.handle_request)
     streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
     mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
     readiness = Readiness(parts_to_try(parts))
     ready_route = Route("/readyz", readiness.readyz, methods=["GET"])
     return Starlette(routes=[mcp_route, ready_route, *pages], lifespan=lifespan)
+
+
+def _sessions(parts: ServerParts[Any]) -> SealedSessions:
+    """Create the sessions, whose ids are sealed as soon as there are keys."""
+    settings = parts.mode.settings
+    ids = SessionIds(sub_keys(settings, "sessions"), clock=parts.mode.overrides.clock)
+
+    def sealed() -> SessionIds | None:
+        # A single-user server creates keys and database with the first consent request.
+        return ids if settings.multi_user or has_state(settings) else None
+
+    async def ended() -> "EndedSessionRepository":
+        return (await parts.services.get()).database.ended_sessions
+
+    return SealedSessions(parts.mcp.lowlevel, ids=sealed, ended=ended)

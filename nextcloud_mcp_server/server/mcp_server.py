@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from mcp.server.caching import CacheableMethod, CacheHint
+from mcp.server.lowlevel.server import Server as LowLevelServer
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import AESGCMRequestStateCodec, RequestStateSecurity
 from mcp.server.stdio import stdio_server
@@ -197,6 +198,11 @@ def needs(specs: Sequence[ToolSpec]) -> Callable[[str], frozenset[str]]:
 class Server(MCPServer[Any]):
     """The SDK's server with a protected stdout, and with resources and prompts per user."""
 
+    @property
+    def lowlevel(self) -> LowLevelServer[Any]:
+        """The SDK's server of messages, which sessions run on."""
+        return self._lowlevel_server
+
     def offer(self, specs: Sequence[ToolSpec], state: State, catalogue: Catalogue, poller: Poller) -> None:
         """Register the handlers for resources, subscriptions and prompts."""
         resources = Resources(catalogue, state, self)
@@ -237,7 +243,7 @@ def create(
     task_runner: TaskRunner | None = None,
     consent_seconds: float = LIFETIME.total_seconds(),
     update_seconds: float = UPDATE_SECONDS,
-) -> tuple[MCPServer[Any], Poller]:
+) -> tuple[Server, Poller]:
     """Create the server, and the poller that asks Nextcloud for changes.
 
     `consent_seconds` is how long a consent request stays open, and the state that a client returns with it. Without a

@@ -16,6 +16,7 @@ from nextcloud_mcp_server.storage.authorization_transactions import Authorizatio
 from nextcloud_mcp_server.storage.clients import ClientRepository
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.elicitations import ElicitationRepository
+from nextcloud_mcp_server.storage.ended_sessions import EndedSessionRepository
 from nextcloud_mcp_server.storage.failed_exchanges import FailedExchangeRepository
 from nextcloud_mcp_server.storage.grant_requests import GrantRequestRepository
 from nextcloud_mcp_server.storage.grants import GrantRepository
@@ -59,6 +60,7 @@ class Database:
         self.pending_grants = PendingGrantRepository(transactions)
         self.failed_exchanges = FailedExchangeRepository(transactions)
         self.spent_codes = SpentCodeRepository(transactions)
+        self.ended_sessions = EndedSessionRepository(transactions)
         self.accounts = AccountRepository(transactions)
         self.auth_transactions = AuthorizationTransactionRepository(transactions)
         self.clients = ClientRepository(transactions)

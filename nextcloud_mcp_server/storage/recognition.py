@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from nextcloud_mcp_server.errors import ConfigurationError, ForeignDatabase
 
 #: The newest migration. It is compared with the database before alembic is loaded.
-SCHEMA_VERSION = "0013"
+SCHEMA_VERSION = "0014"
 #: Not alembic's default name, which another program in the same database might use.
 VERSION_TABLE = "nextcloud_mcp_version"
 #: The table with the ids of the keys.

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: The key of the ASGI scope in which an outer layer stores the message that it has parsed.
+#: The key of the ASGI scope in which the first layer that parses the message stores it.
 MESSAGE = "nextcloud_mcp_server.message"
 
 METHODS = "GET, POST, DELETE, OPTIONS"
@@ -76,7 +76,7 @@ class Exchanges:
         if refusal is not None:
             await _error(None, INVALID_REQUEST, refusal, 400)(scope, receive, send)
             return
-        fields = cast("dict[str, Any]", message)
+        fields, scope = cast("dict[str, Any]", message), {**scope, MESSAGE: message}
         request_id = fields.get("id") if "method" in fields else None
         session = Headers(scope=scope).get("mcp-session-id")
         # The SDK stores the requests of a session by the text of their ids.

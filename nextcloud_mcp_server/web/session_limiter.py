@@ -5,7 +5,8 @@ hour, and the transport has room for a fixed number; without a limit per user, o
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.web.caller import BearerUser
+from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE
 
 MOST_OF_PERSON = 50
 MOST_OF_CLIENT = 25
@@ -48,6 +50,15 @@ class _Session:
         """Tell whether the session belongs to the same user, and with `client` to the same client."""
         mine, other = self.user.bearer, user.bearer
         return mine.principal == other.principal and (not client or mine.client_id == other.client_id)
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Count a request as long as the block runs."""
+        self.in_use += 1
+        try:
+            yield
+        finally:
+            self.in_use -= 1
 
 
 class SessionLimiter:
@@ -84,7 +95,7 @@ class SessionLimiter:
         session = self._sessions.get(named or "")
         if session is not None and session.is_of(user, client=True):
             await self._use(session, scope, receive, send)
-        elif named is None and scope["method"] == "POST":
+        elif session is None and scope["method"] != "DELETE":
             await self._open(user, scope, receive, send)
         else:
             await self._app(scope, receive, send)
@@ -99,43 +110,56 @@ class SessionLimiter:
                 gone = status == HTTPStatus.NOT_FOUND or (ends and status < HTTPStatus.BAD_REQUEST)
             await send(message)
 
-        session.in_use += 1
         self._sessions.move_to_end(session.id)
         self._by_person[session.user.bearer.principal].move_to_end(session.id)
         try:
-            await self._app(scope, receive, watch)
+            with session.used():
+                await self._app(scope, receive, watch)
         finally:
-            session.in_use -= 1
             if gone:
                 self._forget(session)
 
     async def _open(self, user: BearerUser, scope: Scope, receive: Receive, send: Send) -> None:
-        opened = None
+        """Pass on a request that may open a session: a new one, or one that this process does not know."""
+        with ExitStack() as stack:
 
-        async def watch(message: Message) -> None:
-            nonlocal opened
-            if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
-                opened = Headers(raw=message["headers"]).get(_SESSION)
-            await send(message)
+            async def watch(message: Message) -> None:
+                if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
+                    opened = Headers(raw=message["headers"]).get(_SESSION)
+                    if opened is not None:
+                        stack.enter_context(self._opened(opened, user, scope).used())
+                        await self._make_room(user)
+                await send(message)
 
-        await self._app(scope, receive, watch)
-        if opened is not None:
-            session = _Session(opened, user, {name: scope[name] for name in _OF_ADDRESS if name in scope})
-            self._sessions[opened] = session
-            self._by_person.setdefault(user.bearer.principal, OrderedDict())[opened] = session
-            await self._make_room(user)
+            await self._app(scope, receive, watch)
+
+    def _opened(self, session_id: str, user: BearerUser, scope: Scope) -> _Session:
+        """Record a session, unless a request at the same time did."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = _Session(session_id, user, {name: scope[name] for name in _OF_ADDRESS if name in scope})
+            self._sessions[session_id] = session
+            self._by_person.setdefault(user.bearer.principal, OrderedDict())[session_id] = session
+        return session
 
     async def _make_room(self, user: BearerUser) -> None:
         mine = self._by_person[user.bearer.principal]
         of_client = [session for session in mine.values() if session.is_of(user, client=True)]
         if len(of_client) > self._most_of_client:
-            await self._end(_oldest_idle(of_client))
+            await self._close(_oldest_idle(of_client))
         elif len(mine) > self._most_of_person:
-            await self._end(_oldest_idle(mine.values()))
+            await self._close(_oldest_idle(mine.values()))
         elif len(self._sessions) > self._most_of_all:
-            await self._end(_oldest_idle(self._sessions.values()))
+            await self._close(_oldest_idle(self._sessions.values()))
 
-    async def _end(self, session: _Session) -> None:
+    async def _close(self, session: _Session) -> None:
+        """Close a session to make room: an idle one can be taken up again, here or at the replica that uses it.
+
+        One in use ends for good: its client would open its streams again at once, and so close another one.
+        """
+        await self._end(session, only_here=not session.in_use)
+
+    async def _end(self, session: _Session, *, only_here: bool = False) -> None:
         """End a session by a DELETE request, as its own client does; its streams end with it."""
         self._forget(session)
         ending: Scope = {
@@ -144,6 +168,8 @@ class SessionLimiter:
             "headers": [(_SESSION.encode(), session.id.encode()), (b"accept", b"application/json")],
             "user": session.user,
         }
+        if only_here:
+            ending[ONLY_HERE] = True
         await self._app(ending, _nothing, _nowhere)
 
     def _forget(self, session: _Session) -> None:

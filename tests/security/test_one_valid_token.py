@@ -525,20 +525,29 @@ async def oidc(folder: Path) -> AsyncGenerator[tuple[OidcApp, str]]:
 
 
 @pytest.mark.parametrize("mode", [oidc, builtin], ids=["oidc", "builtin"])
-async def test_a_token_has_so_many_sessions_in_either_mode(mode: Mode, tmp_path: Path) -> None:
+async def test_a_token_has_so_many_sessions_open_at_once_in_either_mode(
+    mode: Mode, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with mode(tmp_path) as (oidc_app, given):
         headers = OPEN | {"Authorization": f"Bearer {given}"}
         async with httpx2.AsyncClient(base_url=oidc_app.url, headers=headers, timeout=60) as http:
-            opened = [
-                (await http.post("/mcp", json=INITIALIZE)).headers["Mcp-Session-Id"]
-                for _ in range(MOST_OF_CLIENT + 2)
-            ]
-            left = [
-                (await http.post("/mcp", content=json.dumps(LIST), headers=_named(session))).status_code
-                for session in (*opened[:3], opened[-1])
-            ]
+            with caplog.at_level("INFO", "mcp.server.streamable_http"):
+                opened = [
+                    (await http.post("/mcp", json=INITIALIZE)).headers["Mcp-Session-Id"]
+                    for _ in range(MOST_OF_CLIENT + 2)
+                ]
+                closed = _closed(caplog)
+                # A closed session is opened again for its next request, and another one closed.
+                again = await http.post("/mcp", content=json.dumps(LIST), headers=_named(opened[0]))
+                closed_for_it = _closed(caplog)[len(closed) :]
 
-    assert left == [404, 404, 200, 200]
+    assert closed == opened[:2]
+    assert (again.status_code, closed_for_it) == (200, opened[2:3])
+
+
+def _closed(caplog: pytest.LogCaptureFixture) -> list[str]:
+    told = [record.getMessage() for record in caplog.records]
+    return [text.rpartition(" ")[2] for text in told if text.startswith("Terminating session")]
 
 
 def _named(session: str) -> dict[str, str]:

@@ -105,6 +105,7 @@ OWN_JSON = frozenset(
         "tools/schemas.py",
         "web/callback_result.py",
         "web/cookies.py",
+        "web/session_ids.py",
     }
 )
 

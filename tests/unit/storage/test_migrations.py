@@ -160,7 +160,7 @@ async def test_going_back_discards_the_callback_result_and_nothing_else(
 
     new_tables = {"sign_ins", "grant_requests", "pending_grants", "failed_code_exchanges"}
     new_tables |= {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
-    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys", "tasks"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys", "tasks", "ended_sessions"}
     assert set(newest) == {*metadata.tables, VERSION_TABLE}
     assert set(newest) - set(first) == new_tables
     assert {name: newest[name] - first[name] for name in first if newest[name] != first[name]} == ADDED
@@ -188,7 +188,7 @@ async def test_the_newest_schema_can_be_left_and_come_back_to(
     async with engine.connect() as connection:
         newest, stored = await connection.run_sync(columns), await connection.run_sync(rows)
     new_tables = {"authorization_transactions", "clients", "codes", "token_families", "access_tokens"}
-    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys", "tasks"}
+    new_tables |= {"spent_codes", "answered_requests", "logouts", "sealing_keys", "tasks", "ended_sessions"}
 
     async with engine.begin() as connection:
         await connection.run_sync(lambda it: command.downgrade(configuration(it), "0003"))

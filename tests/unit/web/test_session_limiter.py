@@ -10,6 +10,7 @@ from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.open_connections import OpenConnections
+from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 
 
@@ -21,18 +22,27 @@ class Transport:
     open: list[str] = field(default_factory=list[str])
     made: int = 0
     hold: anyio.Event | None = None
+    #: Sessions that were closed here alone, so that they can be taken up again.
+    closed: list[str] = field(default_factory=list[str])
     limiter: SessionLimiter = field(init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         named = request.headers.get("mcp-session-id")
-        response = Response("", 404 if named is not None and named not in self.open else 200)
+        if named in self.closed and request.method != "DELETE":
+            self.closed.remove(named)
+            self.open.append(named)
+            response = Response("", headers={"mcp-session-id": named})
+        else:
+            response = Response("", 404 if named is not None and named not in self.open else 200)
         if named is None and request.headers.get("opens"):
             self.made += 1
             self.open.append(f"s{self.made}")
             response.headers["mcp-session-id"] = f"s{self.made}"
         elif request.method == "DELETE" and named in self.open:
             self.open.remove(named)
+            if ONLY_HERE in scope:
+                self.closed.append(named)
         elif request.method == "GET" and self.hold is not None:
             await self.hold.wait()
         await response(scope, receive, send)
@@ -88,6 +98,39 @@ async def test_a_session_that_is_in_use_stays_for_as_long_as_another_one_can_end
         transport.hold.set()
 
     assert (one_in_use, transport.open) == (["s1", "s3"], ["s3", "s4"])
+
+
+async def test_a_session_that_is_taken_up_again_counts_and_closes_another_one() -> None:
+    transport = Transport({"most_of_client": 2}, closed=["elsewhere"])
+    await opened(transport, "alice/one", 2)
+
+    status = await used(transport, "alice/one", "elsewhere")
+
+    assert status == 200
+    assert (transport.open, transport.closed) == (["s2", "elsewhere"], ["s1"])
+
+
+async def test_a_session_that_is_in_use_ends_for_good_if_all_are() -> None:
+    """Its client would open its stream again at once, which would close another one."""
+    transport = Transport({"most_of_client": 1}, hold=anyio.Event())
+    await opened(transport, "alice/one")
+    async with anyio.create_task_group() as group:
+        group.start_soon(used, transport, "alice/one", "s1", "GET")
+        await anyio.wait_all_tasks_blocked()
+        await opened(transport, "alice/one")
+        assert transport.hold is not None
+        transport.hold.set()
+
+    assert (transport.open, transport.closed) == (["s2"], [])
+
+
+async def test_a_session_that_is_unknown_here_is_ended_and_not_counted() -> None:
+    transport = Transport({"most_of_client": 1}, closed=["elsewhere"])
+    await opened(transport, "alice/one")
+
+    await used(transport, "alice/one", "elsewhere", "DELETE")
+
+    assert transport.open == ["s1"]
 
 
 async def test_clients_of_one_user_share_a_limit_and_other_users_keep_their_own() -> None:

@@ -1,0 +1,66 @@
+"""Sessions of clients that ended: a sealed session id works at every replica until its time is over, or until here."""
+
+from datetime import datetime
+
+from sqlalchemy import Column, Named, String, Table, TypedColumns, and_, delete, insert, or_, select, update
+
+from nextcloud_mcp_server.storage.columns import UtcTime
+from nextcloud_mcp_server.storage.crypto import hash_of
+from nextcloud_mcp_server.storage.models import metadata
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.transaction import Transactions
+
+
+class EndedSessionColumns(TypedColumns):
+    """A session of a client that ended, or all earlier ones of a user: the hash is then of the principal."""
+
+    session_hash: Named[str] = Column(String, primary_key=True)
+    ended_at: Named[datetime] = Column(UtcTime)
+    expires_at: Named[datetime] = Column(UtcTime, index=True)
+
+
+ended_sessions = Table("ended_sessions", metadata, EndedSessionColumns)
+
+
+class EndedSessionRepository:
+    """Stores the hashes of ended sessions until their ids are no longer valid."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def end(self, session_id: str, *, expires_at: datetime) -> None:
+        """Store a session as ended; its id is valid until `expires_at`."""
+        await self._end(hash_of(session_id), expires_at)
+
+    async def end_all(self, principal: Principal, *, expires_at: datetime) -> None:
+        """Store all sessions as ended that a principal has begun until now; the ids are valid until `expires_at`."""
+        await self._end(_hash_of(principal), expires_at)
+
+    async def is_ended(self, session_id: str, principal: Principal, *, begun_at: datetime) -> bool:
+        """Tell whether a session ended, by itself or with all that the principal had begun."""
+        columns = ended_sessions.c
+        query = select(columns.session_hash).where(
+            or_(
+                columns.session_hash == hash_of(session_id),
+                and_(columns.session_hash == _hash_of(principal), columns.ended_at >= begun_at),
+            )
+        )
+        async with self._transactions.reading() as connection:
+            return (await connection.execute(query)).first() is not None
+
+    async def _end(self, session_hash: str, expires_at: datetime) -> None:
+        """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
+        now, columns = self._transactions.now(), ended_sessions.c
+        values = {"ended_at": now, "expires_at": expires_at}
+        async with self._transactions.writing() as connection:
+            await connection.execute(delete(ended_sessions).where(columns.expires_at <= now))
+            # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
+            known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
+            if not (await connection.execute(known)).rowcount:
+                row = {"session_hash": session_hash, **values}
+                await connection.execute(insert(ended_sessions).values(row))
+
+
+def _hash_of(principal: Principal) -> str:
+    # No session id has a space or a line break.
+    return hash_of(f"all of\n{principal.issuer}\n{principal.subject}")
