@@ -35,6 +35,7 @@ secret, a header, or a URL that grants something. `bridge_errors` draws those of
     ├── NotAsPromised
     ├── StorageError
     │   ├── ForeignDatabase
+    │   ├── StorageUnavailable
     │   └── Unsealable
     └── NextcloudError
         ├── Unreachable
@@ -246,6 +247,10 @@ class StorageError(NextcloudMcpError):
 
 class ForeignDatabase(StorageError):
     """The database is another program's, a newer version's or none at all: no new try helps."""
+
+
+class StorageUnavailable(StorageError):
+    """The database cannot be used now, as while it restarts or its disk is full; the same may work later."""
 
 
 class Unsealable(StorageError):

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Final, Literal, TextIO, cast
 from uuid import uuid4
 
+from nextcloud_mcp_server.error_root import NextcloudMcpError
+
 #: Names the request that a line belongs to. The audit and error messages name it too.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -85,6 +87,7 @@ def set_up(
     readable = target.isatty() if form == "auto" else form == "text"
     handler = logging.StreamHandler(target)
     handler.setFormatter(_TextFormatter() if readable else _JsonFormatter())
+    handler.addFilter(_Explained())
     if reword is not None:
         handler.addFilter(_Reworded(reword))
     root = logging.getLogger()
@@ -118,6 +121,16 @@ def redact(text: str) -> str:
 def one_line(text: str) -> str:
     """Write control characters as escapes, so that a text cannot pose as another log line."""
     return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
+
+
+class _Explained(logging.Filter):
+    """Replaces the trace of what was raised on purpose by its sentence: it says what is wrong, in one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, NextcloudMcpError):
+            record.msg, record.args, record.exc_info = f"{record.getMessage()}: {error}", None, None
+        return True
 
 
 class _Reworded(logging.Filter):

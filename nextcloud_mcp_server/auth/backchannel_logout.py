@@ -145,6 +145,8 @@ class BackChannelLogout:
                 logger.warning("logouts could not be read: %s", error)
 
     async def _look(self) -> None:
+        # A logout that came while the clock was ahead must not hide those that come after its correction.
+        self._seen_until = min(self._seen_until, self._clock())
         found = await self._database.logouts.since(self._seen_until - _OVERLAP)
         self._next_look = self._monotonic() + LOOK_SECONDS
         fresh = [logout for logout in found if self._is_new(logout)]

@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+from nextcloud_mcp_server.auth.patience import patiently
 from nextcloud_mcp_server.errors import GrantDead, NextcloudError, StorageError, Throttled, TimedOut
 from nextcloud_mcp_server.storage.records import AuditEntry, Credential, Grant, Tokens
 from nextcloud_mcp_server.telemetry import metrics
@@ -128,9 +130,7 @@ class TokenRefresh:
     ) -> Outcome:
         grants = self._database.grants
         try:
-            stored = await grants.store_refreshed(current.id, version=current.version, tokens=tokens)
-            if not stored and not await grants.keep_alternate(current.id, tokens):
-                await grants.abandon(current, tokens)
+            stored = await patiently(partial(self._store, current, tokens))
         except StorageError:
             # The tokens cannot be stored (a full disk, say), and unless revoked they would stay valid.
             with suppress(NextcloudError):
@@ -139,6 +139,19 @@ class TokenRefresh:
         if not stored:
             await grants.release(current.id, owner=owner, retry_at=None)
         return Outcome(await grants.credential(current.id))
+
+    async def _store(self, current: Credential, tokens: Tokens) -> bool:
+        """Store the tokens; False if they could only be kept as alternate, or were abandoned. May be repeated."""
+        grants = self._database.grants
+        if await grants.store_refreshed(current.id, version=current.version, tokens=tokens):
+            return True
+        now = await grants.credential(current.id)
+        if now is not None and now.secret == tokens.access_token:
+            # An earlier try was done, and only its answer was lost with the connection.
+            return True
+        if not await grants.keep_alternate(current.id, tokens):
+            await grants.abandon(current, tokens)
+        return False
 
     async def _give_up(self, grant: Grant, current: Credential, owner: str, error: GrantDead) -> Outcome:
         grants = self._database.grants

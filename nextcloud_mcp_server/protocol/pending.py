@@ -39,6 +39,7 @@ class Pending:
         self._work = anyio.Event()
         self._hint = anyio.Event()
         self._hears = False
+        self._fails = False
         self._listeners: list[Callable[[str], Awaitable[None]]] = []
 
     def on_finish(self, listener: Callable[[str], Awaitable[None]]) -> None:
@@ -92,8 +93,15 @@ class Pending:
             try:
                 for elicitation_id in await self._finished(list(self._watched)):
                     await self.finish(elicitation_id)
-            except Exception:  # a supervisor: a database that is busy once must not end the server
-                logger.exception("the awaited consent requests could not be looked up; trying again")
+            except StorageError as error:
+                # Once a second, so the log has it once.
+                level = logging.DEBUG if self._fails else logging.WARNING
+                logger.log(level, "awaited consent requests cannot be looked up; trying again: %s", error)
+                self._fails = True
+            except Exception:  # a supervisor: a fault must not end the server
+                logger.exception("awaited consent requests could not be looked up; trying again")
+            else:
+                self._fails = False
 
     async def listen(self, listen: Listen, *, pause_seconds: float = RECONNECT_SECONDS) -> None:
         """Look up the consent requests at each notification, as long as the server runs.

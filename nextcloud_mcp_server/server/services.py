@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 #: Consent requests that an earlier process left unfinished are continued so long after the start.
 RESUME_SECONDS = 5.0
+#: Between two tries to open a database that is away, while no call comes.
+RETRY_SECONDS = 30.0
 
 #: Work in the background, for as long as the services are open.
 Job = Callable[[], Coroutine[Any, Any, None]]
@@ -272,9 +274,11 @@ class LazyServices(Generic[AuthT]):
         open_: Callable[[], AbstractAsyncContextManager[tuple[Services, AuthT]]],
         *,
         resume_seconds: float = RESUME_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self._open = open_
         self._resume_seconds = resume_seconds
+        self._retry_seconds = retry_seconds
         self._wanted = anyio.Event()
         self._answered = anyio.Event()
         self._opened: tuple[Services, AuthT] | None = None
@@ -310,10 +314,12 @@ class LazyServices(Generic[AuthT]):
     async def run(self, *, resume: bool) -> None:
         """Wait for the first call, open the services and keep them open; runs as long as the server.
 
-        With `resume` they are opened soon in any case, because an earlier process left unfinished work.
+        With `resume` they are opened soon in any case, because an earlier process left unfinished work; after a failure
+        again and again.
         """
+        seconds = self._resume_seconds
         while True:
-            with anyio.move_on_after(self._resume_seconds if resume else None):
+            with anyio.move_on_after(seconds if resume else None):
                 await self._wanted.wait()
             try:
                 async with self._open() as (services, auth):
@@ -329,7 +335,7 @@ class LazyServices(Generic[AuthT]):
             finally:
                 self._opened = None
                 self._answered.set()
-                self._wanted, self._answered, resume = anyio.Event(), anyio.Event(), False
+                self._wanted, self._answered, seconds = anyio.Event(), anyio.Event(), self._retry_seconds
 
 
 def _host(url: NextcloudUrl) -> str:

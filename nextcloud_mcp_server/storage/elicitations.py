@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
+from nextcloud_mcp_server.storage.corrected_clock import is_over
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.login_flows import discard_flows
@@ -60,11 +61,10 @@ class ElicitationRepository:
         )
         async with self._transactions.writing() as connection:
             same = and_(_same(principal, client_id, kind), active)
-            await _expire(connection, and_(same, elicitations.c.expires_at <= now))
+            await _expire(connection, and_(same, is_over(elicitations.c, now)))
             row = (await connection.execute(select(elicitations).where(same))).one_or_none()
             if row is not None:
-                reused = await _reuse(connection, keys, row, scopes)
-                if reused is not None:
+                if (reused := await _reuse(connection, keys, row, scopes)) is not None:
                     return reused, False
                 await _expire(connection, same)
             await connection.execute(insert(elicitations).values(_values(keys, wanted)))
@@ -191,7 +191,7 @@ class ElicitationRepository:
 
     async def expire_due(self) -> list[str]:
         """Expire every open request whose time has passed; return the ids of those that can be decrypted."""
-        due = and_(active, elicitations.c.expires_at <= self._transactions.now())
+        due = and_(active, is_over(elicitations.c, self._transactions.now()))
         async with self._transactions.writing() as connection:
             rows = await _expire(connection, due)
         ids: list[str] = []

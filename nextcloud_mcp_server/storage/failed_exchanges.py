@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, func, insert, select
 
+from nextcloud_mcp_server.storage.corrected_clock import has_happened
 from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.models import failed_exchanges, owned_by
 from nextcloud_mcp_server.storage.records import Principal
@@ -38,8 +39,14 @@ class FailedExchangeRepository:
         sign_in: str | None = None,
         source: str | None = None,
     ) -> int:
-        """Count failures: all, or only those of a user, a browser session or a source."""
-        conditions: list[ColumnElement[bool]] = [failed_exchanges.c.at >= since]
+        """Count failures: all, or only those of a user, a browser session or a source.
+
+        Those that a clock wrote that has been corrected since, and that are ahead of now, do not count.
+        """
+        conditions: list[ColumnElement[bool]] = [
+            failed_exchanges.c.at >= since,
+            has_happened(failed_exchanges.c.at, self._transactions.now()),
+        ]
         if principal is not None:
             conditions.append(owned_by(failed_exchanges.c, principal))
         if sign_in is not None:

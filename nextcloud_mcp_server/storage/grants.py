@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, false, func, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, exists, false, func, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.consent import Change, GrantTransaction
-from nextcloud_mcp_server.storage.crypto import readable
+from nextcloud_mcp_server.storage.crypto import hash_of, readable
 from nextcloud_mcp_server.storage.elicitations import end_own_of_client
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
@@ -23,13 +23,14 @@ from nextcloud_mcp_server.storage.grant_row import (
     open_permission,
     select_grants,
 )
-from nextcloud_mcp_server.storage.models import accounts, credentials, owned_by, permissions
+from nextcloud_mcp_server.storage.models import accounts, credentials, elicitations, owned_by, permissions
 from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
 from nextcloud_mcp_server.storage.records import (
     Account,
     AuditEntry,
     Credential,
     Elicitation,
+    ElicitationState,
     Grant,
     LoginFlow,
     Permission,
@@ -94,6 +95,16 @@ class GrantRepository:
             return await GrantTransaction(
                 connection, self._transactions.keys, self._transactions.now()
             ).apply(elicitation, change)
+
+    async def is_complete(self, elicitation_id: str, credential_id: str) -> bool:
+        """Tell whether a consent request is complete, and its credential stored."""
+        complete = elicitations.c.state == ElicitationState.COMPLETE
+        query = select(credentials.c.id).where(
+            credentials.c.id == credential_id,
+            exists().where(elicitations.c.id_hash == hash_of(elicitation_id), complete),
+        )
+        async with self._transactions.reading() as connection:
+            return await connection.scalar(query) is not None
 
     async def connect(
         self,

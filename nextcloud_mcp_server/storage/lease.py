@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Row, Table, and_, case, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Row, Table, and_, case, func, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nextcloud_mcp_server.storage.corrected_clock import is_due, is_free
 from nextcloud_mcp_server.storage.models import LeasedColumns, owned_by
 from nextcloud_mcp_server.storage.records import Principal
 
@@ -24,11 +25,7 @@ async def take_due(
     within: Principal | None,
 ) -> Sequence[Row[Any]]:
     """Lease the due rows that no process holds, the oldest first; `within` limits it to one user."""
-    due = and_(
-        table.c.due_at <= now,
-        or_(table.c.lease_until.is_(None), table.c.lease_until <= now),
-        _of(table, within),
-    )
+    due = and_(is_due(table.c.due_at, now), is_free(table.c.lease_until, now), _of(table, within))
     chosen = select(table.c.id).where(due).order_by(table.c.due_at).limit(limit)
     # The condition is repeated outside the subquery: if two updates wait for each other, the second checks the
     # row again.

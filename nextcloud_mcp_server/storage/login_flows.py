@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import ElicitationUnknown, StorageError
 from nextcloud_mcp_server.storage import lease as leases
+from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of, readable
 from nextcloud_mcp_server.storage.models import elicitations, login_flows, owned_by
 from nextcloud_mcp_server.storage.outbox import DELETE_APP_PASSWORD, insert_item
@@ -125,7 +126,7 @@ class LoginFlowRepository:
         `from_others` takes it from another owner too, whose process may be dead.
         """
         columns, now = login_flows.c, self._transactions.now()
-        free = [columns.lease_until.is_(None), columns.lease_until <= now]
+        free = [is_free(columns.lease_until, now)]
         if from_others:
             free.append(columns.lease_owner != owner)
         taking = (

@@ -10,7 +10,7 @@ import asyncpg
 from sqlalchemy import Connection, NullPool, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from nextcloud_mcp_server.errors import ConfigurationError, StorageError
+from nextcloud_mcp_server.errors import ConfigurationError, StorageError, StorageUnavailable
 from nextcloud_mcp_server.storage.listener import Listener
 from nextcloud_mcp_server.storage.recognition import KEY_TABLE, SCHEMA_VERSION, VERSION_TABLE
 
@@ -56,7 +56,7 @@ class Postgres:
         """Open one connection.
 
         Raises:
-            StorageError: It cannot be opened.
+            StorageUnavailable: It cannot be opened.
         """
         turn = f"{turn_seconds * 1000:.0f}ms"
         settings = {
@@ -75,7 +75,7 @@ class Postgres:
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             # `from None`: the driver's frames hold the password.
-            raise StorageError(
+            raise StorageUnavailable(
                 f"PostgreSQL cannot be used ({error or type(error).__name__}). {self.advice}"
             ) from None
 

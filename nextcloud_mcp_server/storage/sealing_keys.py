@@ -3,6 +3,7 @@
 An id is derived from its key by HKDF and does not reveal it; each sealed value has the id of its key, too.
 """
 
+import logging
 from collections.abc import Collection
 
 from sqlalchemy import delete, insert, select
@@ -11,6 +12,8 @@ from nextcloud_mcp_server.storage.key_rotation import KeyRotation
 from nextcloud_mcp_server.storage.models import sealing_keys
 from nextcloud_mcp_server.storage.recognition import refuse_keys
 from nextcloud_mcp_server.storage.transaction import Transactions
+
+logger = logging.getLogger(__name__)
 
 
 class SealingKeyRepository:
@@ -33,6 +36,13 @@ class SealingKeyRepository:
         """
         ids = self._transactions.keys.ids
         known = await self.known()
+        if lost := known.difference(ids) if known.intersection(ids) else ():
+            logger.warning(
+                "the database was also sealed with keys that are not in %s: %s. What they sealed is kept, and cannot "
+                "be read until they are put back there; 'nextcloud-mcp-server keys status' counts it.",
+                source,
+                ", ".join(sorted(key_id.hex() for key_id in lost)),
+            )
         if ids[0] in known:
             return
         # Rows from before this table was made say which key sealed them.

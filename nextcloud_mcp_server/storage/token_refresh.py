@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.grant_row import CREDENTIAL, open_credential, seal_alternate, token_values
 from nextcloud_mcp_server.storage.models import accounts, credentials
@@ -29,11 +30,7 @@ class CredentialRefresh:
             update(credentials)
             .where(
                 credentials.c.id == credential_id,
-                or_(
-                    credentials.c.lease_until.is_(None),
-                    credentials.c.lease_until <= self._now,
-                    credentials.c.lease_owner == owner,
-                ),
+                or_(is_free(credentials.c.lease_until, self._now), credentials.c.lease_owner == owner),
             )
             .values(lease_owner=owner, lease_until=self._now + lease)
             .returning(credentials.c.issuer, credentials.c.subject, *CREDENTIAL)

@@ -8,16 +8,18 @@ from typing import Protocol
 
 import anyio
 from sqlalchemy import Connection, event
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.errors import StorageError, StorageUnavailable
 from nextcloud_mcp_server.storage.crypto import KeyRing
 
 #: Yields the notifications of other processes that a consent request has ended, as long as they can be received.
 Listen = Callable[[], AbstractAsyncContextManager[AsyncGenerator[None]]]
 
 _DATA_EXCEPTION = "22"  # the class of SQLSTATEs whose message quotes a value
+#: The classes of SQLSTATEs that are about the statement: its values, its constraints, its syntax.
+_SAID = frozenset({_DATA_EXCEPTION, "23", "42"})
 
 
 class Backend(Protocol):
@@ -125,13 +127,25 @@ def translated(advice: str) -> Generator[None]:
         yield
     except (SQLAlchemyError, OSError) as error:
         # `from None`: PostgreSQL's details repeat the whole row, and logs print causes.
-        raise StorageError(f"The database cannot be used ({_cause(error)}). {advice}") from None
+        kind = StorageUnavailable if _may_pass(error) else StorageError
+        raise kind(f"The database cannot be used ({_cause(error)}). {advice}") from None
+
+
+def _may_pass(error: Exception) -> bool:
+    """Tell whether the state of the database is the cause, and not what a statement says."""
+    if isinstance(error, OSError):
+        return True
+    said = isinstance(error, DataError | IntegrityError | ProgrammingError)
+    return isinstance(error, DBAPIError) and not said and _sqlstate(error)[:2] not in _SAID
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return getattr(error.driver_exception, "sqlstate", None) or ""
 
 
 def _cause(error: Exception) -> str:
     driver = error.driver_exception if isinstance(error, DBAPIError) else None
-    state: str | None = getattr(driver, "sqlstate", None)
-    if driver is None or (state or "").startswith(_DATA_EXCEPTION):
+    if not isinstance(error, DBAPIError) or driver is None or _sqlstate(error).startswith(_DATA_EXCEPTION):
         return type(driver or error).__name__
     # PostgreSQL's error has its first line separate from the details, and SQLite's error is one line.
     return getattr(driver, "message", None) or str(driver) or type(driver).__name__

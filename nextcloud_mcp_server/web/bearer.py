@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any, cast
 
+import anyio
 from anyio.lowlevel import checkpoint
 from starlette.authentication import AuthCredentials
 from starlette.datastructures import Headers, MutableHeaders
@@ -39,6 +40,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MAX_TOKEN_CHARS = 16_384
 _PARSE_ERROR = -32700
 _RETRY_AFTER_SECONDS = 10
+#: Between two lines of the log that say that tokens cannot be checked.
+_WARN_SECONDS = 10.0
 
 Verify = Callable[[str], Awaitable[Bearer]]
 
@@ -80,6 +83,7 @@ class BearerLayer:
         self._mcp_path = mcp_path
         self._max_body_bytes = max_body_bytes
         self._streams = streams or OpenStreams()
+        self._warns_at = 0.0
         self._limiter = limiter or RequestLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,7 +153,13 @@ class BearerLayer:
             logger.info("refused a token: %s", error)
             raise _Refused(self._invalid_token()) from None
         except (IssuerUnavailable, ConfigurationError) as error:
-            logger.warning("a token could not be checked: %s", error)
+            # Every request fails then, so the log has it now and then.
+            is_time = anyio.current_time() >= self._warns_at
+            logger.log(
+                logging.WARNING if is_time else logging.DEBUG, "tokens cannot be checked now: %s", error
+            )
+            if is_time:
+                self._warns_at = anyio.current_time() + _WARN_SECONDS
             raise _Refused(_unavailable()) from None
 
     def _token(self, scope: Scope) -> str:
@@ -278,7 +288,9 @@ def _error(status: int, code: str, message: str, challenge: str | None = None) -
 
 def _unavailable() -> Response:
     response = _error(
-        503, "temporarily_unavailable", "The identity provider cannot be asked now. Try again in a moment."
+        503,
+        "temporarily_unavailable",
+        "Access tokens cannot be checked now. Nothing is lost: try again in a moment.",
     )
     response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
     return response

@@ -47,7 +47,9 @@ class Readiness:
             "status": "not ready" if failing else "ready",
             "parts": {name: "fails" if name in failing else "ok" for name in self._parts},
         }
-        return JSONResponse(body, _UNAVAILABLE if failing else 200)
+        if not failing:
+            return JSONResponse(body)
+        return JSONResponse(body, _UNAVAILABLE, {"Retry-After": f"{_KEPT_SECONDS:.0f}"})
 
     async def failing(self) -> Mapping[str, str]:
         """Return the parts that cannot be used, with the reason."""

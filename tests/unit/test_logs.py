@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextcloud_mcp_server import logs
+from nextcloud_mcp_server.errors import StorageUnavailable
 
 logger = logging.getLogger("nextcloud_mcp_server.test")
 
@@ -153,6 +154,16 @@ def test_a_trace_is_one_json_line_and_holds_no_secret() -> None:
     (text,) = stream.getvalue().splitlines()
     assert "ValueError" in json.loads(text)["exception"]
     assert "c4n4ry" not in text
+
+
+def test_what_was_raised_on_purpose_is_one_line_without_a_trace() -> None:
+    stream = io.StringIO()
+    logs.set_up("info", "text", stream=stream)
+
+    logger.error("the %s failed", "outbox", exc_info=StorageUnavailable("PostgreSQL is away (100%)."))
+
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("error   the outbox failed: PostgreSQL is away (100%).")
 
 
 def test_a_terminal_gets_readable_lines_and_an_indented_trace() -> None:

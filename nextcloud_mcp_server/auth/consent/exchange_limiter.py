@@ -128,7 +128,8 @@ class ExchangeLimiter:
         await self._database.failed_exchanges.purge(before=self._clock() - WINDOW)
 
     async def _listed(self) -> bool:
-        if self._answer is None or self._answer[0] + ASKED_AGAIN <= self._clock():
+        # The clock may have been corrected meanwhile, to an earlier time.
+        if self._answer is None or not timedelta() <= self._clock() - self._answer[0] < ASKED_AGAIN:
             self._answer = (self._clock(), await self._is_allow_listed())
         return self._answer[1]
 

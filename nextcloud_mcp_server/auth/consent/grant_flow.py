@@ -7,6 +7,7 @@ made in it and is accepted once.
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import anyio
@@ -22,6 +23,7 @@ from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.consent.views import GrantDone
 from nextcloud_mcp_server.auth.oauth_client import new_secret
 from nextcloud_mcp_server.auth.outbox import Outbox
+from nextcloud_mcp_server.auth.patience import patiently
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     GrantRefused,
@@ -290,7 +292,15 @@ class GrantFlow:
             storage_id=given.identity.storage_id,
             expires_at=elicitation.expires_at,
         )
-        return pending_grant, await self._database.pending_grants.hold(pending_grant, sign_in=token)
+        pending_grants = self._database.pending_grants
+
+        async def held() -> PendingGrantState | None:
+            found = await pending_grants.find(elicitation.id, sign_in=token)
+            same = found is not None and found.tokens == given.tokens
+            return PendingGrantState.WAITS if same else None
+
+        hold = partial(pending_grants.hold, pending_grant, sign_in=token)
+        return pending_grant, await patiently(hold, done=held)
 
     async def confirm(self, elicitation: Elicitation, who: SignedIn, token: str, *, mine: bool) -> None:
         """Take the user's answer whether a pending grant's account is theirs: store the grant, or revoke it.

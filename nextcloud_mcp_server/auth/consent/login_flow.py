@@ -10,6 +10,7 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -19,6 +20,7 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.consent.provider import GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
 from nextcloud_mcp_server.auth.outbox import END_AFTER, Outbox
+from nextcloud_mcp_server.auth.patience import patiently
 from nextcloud_mcp_server.errors import (
     CredentialRejected,
     NextcloudError,
@@ -50,7 +52,7 @@ SLOWEST_POLL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 THROTTLED_SECONDS = 60.0
 #: Longer than any flow lives; an upstream whose clock is far ahead may ask for thousands of years.
-LONGEST_PAUSE_SECONDS = 86_400.0
+LONGEST_PAUSE_SECONDS = 7_200.0
 
 #: How long a call waits for an immediate poll, and for the end of the consent request once Nextcloud has granted.
 POLL_NOW_SECONDS, SETTLE_SECONDS = 1.0, 2.5
@@ -214,7 +216,7 @@ class Poller:
 
     async def _poll_early(self, elicitation_id: str, done: anyio.Event) -> None:
         try:
-            if self._paused_until is not None and self._clock() < self._paused_until:
+            if self._pauses():
                 return
             flow = await self._take(elicitation_id)
             if flow is not None:
@@ -225,6 +227,11 @@ class Poller:
             logger.exception("a login flow could not be polled out of turn")
         finally:
             done.set()
+
+    def _pauses(self) -> bool:
+        # A pause that ends later than any was set by a clock that has been corrected since.
+        longest = timedelta(seconds=LONGEST_PAUSE_SECONDS)
+        return self._paused_until is not None and timedelta() < self._paused_until - self._clock() <= longest
 
     async def _take(self, elicitation_id: str) -> LoginFlow | None:
         """Lease a flow; None when there is nothing to do.
@@ -254,8 +261,9 @@ class Poller:
         """Poll all flows that are due; return in how many seconds to call again."""
         await self._provisioning.expire()
         flows = self._database.login_flows
+        leased = await flows.lease_due(owner=self._owner, lease=LEASE, within=self._within)
         async with anyio.create_task_group() as group:
-            for flow in await flows.lease_due(owner=self._owner, lease=LEASE, within=self._within):
+            for flow in leased:
                 group.start_soon(self._supervised, flow)
         due = await flows.next_due_at(self._within)
         if due is None:
@@ -303,7 +311,7 @@ class Poller:
 
     async def _save(self, flow: LoginFlow, result: LoginResult) -> None:
         try:
-            await self._database.login_flows.save_result(flow.id, result)
+            await patiently(partial(self._database.login_flows.save_result, flow.id, result))
         except StorageError:
             # The app password cannot be stored (a full disk, say), and unless deleted it would stay valid.
             await self._provider.revoke(login_name=result.login_name, secret=result.app_password)

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.auth.client_identity import identity
 from nextcloud_mcp_server.auth.consent.policy import OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
+from nextcloud_mcp_server.auth.patience import patiently
 from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
 from nextcloud_mcp_server.errors import (
     ElicitationRequired,
@@ -275,8 +276,7 @@ class Provisioning:
 
     async def failed(self, flow: LoginFlow, failure: Failure) -> None:
         """Record that the consent request failed, and why."""
-        elicitation = await self._find(flow.elicitation_id)
-        if elicitation is not None:
+        if (elicitation := await self._find(flow.elicitation_id)) is not None:
             await self._finish(elicitation, ElicitationState.FAILED, failure)
 
     async def expire(self) -> None:
@@ -300,17 +300,13 @@ class Provisioning:
         """
         if flow is not None and self._within is None:
             uid, account = flow.uid or "", replace(account, mapped=True)
-        permission = Permission(
-            principal=elicitation.principal,
-            client_id=elicitation.client_id,
-            client_name=elicitation.client_name,
-            scopes=scopes,
-            granted_at=self._clock(),
-        )
+        client_id, client_name = elicitation.client_id, elicitation.client_name
+        permission = Permission(elicitation.principal, client_id, client_name, scopes, self._clock())
         try:
             if uid is not None:
                 _require_account(account, uid)
-            stored = await self._database.grants.complete(
+            complete = partial(
+                self._database.grants.complete,
                 elicitation=elicitation,
                 flow=flow,
                 account=account,
@@ -318,6 +314,8 @@ class Provisioning:
                 permission=permission,
                 audit=self._audit(elicitation, "granted", " ".join(sorted(scopes))),
             )
+            done = partial(self._database.grants.is_complete, elicitation.id, credential.id)
+            stored = await patiently(complete, done=done)
         except WrongAccount as error:
             await self._wrong_account(elicitation, account.uid, error)
             raise

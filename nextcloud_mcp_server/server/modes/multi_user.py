@@ -13,6 +13,7 @@ from mcp.server.context import ServerRequestContext
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.auth.account_page import ClientLogos, ClientTokens
+from nextcloud_mcp_server.auth.clock_watch import ClockWatch
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.nextcloud_oauth2 import NextcloudOAuth2
@@ -144,7 +145,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
         return ExchangeLimiter(services.database, clock=clock, is_allow_listed=is_allow_listed)
 
     def jobs(self, services: Services, *clean_up: Callable[[], Awaitable[object]]) -> tuple[Job, ...]:
-        """Return the background jobs: end the connections of released accounts, and `tidy` periodically."""
+        """Return the jobs: end the connections of released accounts, watch the clock, and `tidy` periodically."""
 
         async def end_of(principals: frozenset[Principal]) -> None:
             await self.connections.end_of(principals)
@@ -154,7 +155,8 @@ class MultiUserMode(Mode[MultiUserAuthT]):
                 await services.database.ended_sessions.end_all(principal, expires_at=until)
 
         ended = EndedAccounts(services.database, end_of)
-        return ended.run, lambda: run_periodically(*clean_up)
+        watch = ClockWatch(self.overrides.clock)
+        return ended.run, watch.run, lambda: run_periodically(*clean_up)
 
     # See `Mode`.
 

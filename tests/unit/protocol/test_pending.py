@@ -170,6 +170,29 @@ async def test_a_look_that_fails_is_repeated_and_ends_nothing(
     assert "could not be looked up" in caplog.text
 
 
+async def test_a_database_that_is_away_is_named_once_and_again_after_it_was_back(
+    group: TaskGroup, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
+    answers: list[list[str] | None] = [None, None, None, [], None, None, ["one"]]
+
+    async def look(_: Sequence[str]) -> list[str]:
+        if (answer := answers.pop(0)) is None:
+            raise StorageError("PostgreSQL cannot be used.")
+        return answer
+
+    pending = Pending(look)
+    group.start_soon(pending.run)
+
+    with anyio.fail_after(60):
+        assert await pending.wait("one", seconds=60)
+
+    warned = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.getMessage() for record in warned] == [
+        "awaited consent requests cannot be looked up; trying again: PostgreSQL cannot be used."
+    ] * 2
+
+
 class Waiter:
     """A user who waits for the consent request `one`, in a process that hears announcements."""
 

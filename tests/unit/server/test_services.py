@@ -186,6 +186,18 @@ async def test_a_failed_resumption_is_not_repeated_in_haste(opener: Opener) -> N
     assert opener.opened == 1
 
 
+async def test_a_database_that_comes_back_is_opened_without_a_call(opener: Opener) -> None:
+    opener.failures += [StorageError("PostgreSQL cannot be used.")] * 3
+    lazy = LazyServices(opener, resume_seconds=0, retry_seconds=0)
+    async with running(lazy, resume=True):
+        while opener.failures:  # noqa: ASYNC110 - another task gives no event for it
+            await anyio.sleep(0.01)
+        services = await lazy.get()
+
+    assert services is opener.services
+    assert opener.opened == 4
+
+
 async def test_a_server_that_stops_tells_the_waiting_calls(opener: Opener) -> None:
     lazy = LazyServices(opener)
     told: list[str] = []

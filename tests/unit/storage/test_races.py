@@ -50,7 +50,7 @@ async def main():
         elicitation_id=asked.id, principal=asked.principal, login_url=SecretStr("url"),
         poll_token=SecretStr("token"), scopes=asked.scopes, expires_at=asked.expires_at,
     )
-    leased = await database.login_flows.lease_due(owner=sys.argv[3], lease=timedelta(hours=1))
+    leased = await database.login_flows.lease_due(owner=sys.argv[3], lease=timedelta(minutes=5))
     opened = await database.elicitations.mark_opened(asked.id)
     print(asked.id, created, len(leased), opened)
     print("done", flush=True)

@@ -64,6 +64,28 @@ async def test_a_new_key_before_the_old_one_is_noted_as_well(database: Database,
     assert await database.sealing_keys.known() == {OLD_ID, NEW_ID}
 
 
+async def test_a_key_that_is_missing_beside_another_is_named_and_its_rows_stay(
+    database: Database,
+    open_database: Open,
+    now: Callable[[], datetime],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await Rows(database, now).fill()
+    await database.sealing_keys.adopt(source=SOURCE)
+    await (await open_database(other_keys=BOTH)).sealing_keys.adopt(source=SOURCE)
+    before = await database.key_rotation.counts()
+    silent = list(caplog.messages)
+
+    without = await open_database(other_keys=NEW_RING)
+    await without.sealing_keys.adopt(source=SOURCE)
+
+    assert silent == []
+    [message] = caplog.messages
+    assert f"keys that are not in {SOURCE}: {OLD_ID.hex()}." in message
+    assert await database.key_rotation.counts() == before
+    assert await database.sealing_keys.known() == {OLD_ID, NEW_ID}
+
+
 async def test_after_a_rotation_the_old_key_alone_is_refused(
     database: Database, open_database: Open, now: Callable[[], datetime]
 ) -> None:

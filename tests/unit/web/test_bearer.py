@@ -199,6 +199,18 @@ async def test_an_issuer_that_is_down_is_no_fault_of_the_token(
     assert "WWW-Authenticate" not in answer.headers
 
 
+async def test_of_many_requests_whose_token_cannot_be_checked_the_log_names_one(
+    app: App, http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.failure = IssuerUnavailable("PostgreSQL cannot be used.")
+
+    for _ in range(3):
+        await http.get("/mcp", headers=ALICE)
+
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == ["tokens cannot be checked now: PostgreSQL cannot be used."]
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 async def test_a_token_opens_the_way_and_the_body_arrives_whole(
     app: App, http: httpx2.AsyncClient, method: str

@@ -56,6 +56,14 @@ async def test_the_part_that_fails_is_named_without_the_reason_which_the_log_has
     assert "not ready, database: db.internal refuses." in caplog.messages
 
 
+async def test_a_health_check_is_told_when_to_ask_again() -> None:
+    answer = await Readiness({"database": Part("away")}).readyz(
+        Request({"type": "http", "method": "GET", "headers": []})
+    )
+
+    assert answer.headers["Retry-After"] == "5"
+
+
 async def test_a_result_holds_for_some_seconds_and_for_everybody_who_asks_meanwhile() -> None:
     part, clock = Part(), Clock()
     readiness = Readiness({"nextcloud": part}, monotonic=clock)
