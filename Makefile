@@ -29,7 +29,7 @@ export MODE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-fast clients check style bench mutants views docs docs-check translations snapshots lock audit notes release
+.PHONY: help setup demo run test test-fast clients check style bench soak mutants views docs docs-check translations snapshots lock audit notes release
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -79,6 +79,9 @@ style: $(STAMP) ## Check style alone, and the format of the code (a part of `che
 
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
+
+soak: $(STAMP) ## Let 50 users work for half an hour with faults, on PostgreSQL, and tell what was broken (ARGS="--minutes 5 --people 20").
+	$(POSTGRES) $(PY) -m tests.load.soak $(ARGS)
 
 mutants: $(STAMP) ## Take out one guard after the other, and see that a test notices (ARGS="--only auth/jwks --jobs 2").
 	$(POSTGRES) $(PY) -m tests.mutants $(ARGS)
