@@ -111,13 +111,15 @@ class KeyRotation:
         """Return the ids of the configured keys; the first one seals."""
         return self._transactions.keys.ids
 
-    async def counts(self) -> list[SealedRows]:
-        """Count the rows of each table by the keys that sealed them, configured or not.
+    async def counts(self, *only: str) -> list[SealedRows]:
+        """Count the rows of each table, or of these, by the keys that sealed them, configured or not.
 
-        A row whose values have different keys counts for each of them.
+        A row whose values have different keys counts for each of them. This reads whole tables.
         """
         counted: list[SealedRows] = []
         for table in sealed_tables():
+            if only and table.name not in only:
+                continue
             ids = [_key_id(column) for column in sealed_columns(table)]
             query = select(func.count(), *ids).select_from(table).group_by(*ids)
             rows: Counter[bytes] = Counter()

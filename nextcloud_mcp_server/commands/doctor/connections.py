@@ -41,8 +41,8 @@ async def look_at_connections(
             by_credential = {grant.credential.id: grant for grant in await database.grants.all()}
             missing = [
                 rows.rows
-                for rows in await database.key_rotation.counts()
-                if rows.table == "credentials" and rows.key_id not in database.key_rotation.key_ids
+                for rows in await database.key_rotation.counts("credentials")
+                if rows.key_id not in database.key_rotation.key_ids
             ]
     except NextcloudMcpError:
         return found
