@@ -14,6 +14,7 @@ from nextcloud_mcp_server.storage.crypto import KeyRing, Seal
 from nextcloud_mcp_server.storage.elicitations import end_of_client
 from nextcloud_mcp_server.storage.models import auth_transactions, clients, codes, permissions, token_families
 from nextcloud_mcp_server.storage.oauth_records import REGISTERED, Client
+from nextcloud_mcp_server.storage.tasks import tasks
 from nextcloud_mcp_server.storage.token_families import end_families
 from nextcloud_mcp_server.storage.transaction import Transactions
 
@@ -128,6 +129,7 @@ class ClientRepository:
 
 async def _take_permissions(connection: AsyncConnection, client_id: str) -> None:
     await connection.execute(delete(permissions).where(permissions.c.client_id == client_id))
+    await connection.execute(delete(tasks).where(tasks.c.client_id == client_id))
 
 
 def _seal(keys: KeyRing, client_id: str) -> Seal:

@@ -285,10 +285,8 @@ class TaskRepository:
 
 async def end_tasks(connection: AsyncConnection, principal: Principal, client_id: str | None = None) -> None:
     """Delete a user's tasks, or those of one client, with their results; the process that runs one stops it."""
-    of_client = (
-        tasks.c.client_id == client_id if client_id is not None else tasks.c.client_id == tasks.c.client_id
-    )
-    await connection.execute(delete(tasks).where(owned_by(tasks.c, principal), of_client))
+    ended = delete(tasks).where(owned_by(tasks.c, principal))
+    await connection.execute(ended if client_id is None else ended.where(tasks.c.client_id == client_id))
 
 
 def task_place(keys: KeyRing, row: Row[Any]) -> Seal:

@@ -1,13 +1,14 @@
 import json
 import secrets
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
 from nextcloud_mcp_server.storage.engine import Database
+from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
@@ -242,6 +243,23 @@ async def test_a_disconnect_deletes_all_tasks_of_the_user(
     other = await ended(database, TaskOwner(bob, "claude"))
 
     await database.grants.disconnect(alice, audit=AuditEntry(now(), alice, "", "disconnect", "ok", ""))
+
+    assert [await status(database, each) for each in own] == [None, None]
+    assert await status(database, other) is TaskStatus.COMPLETED
+
+
+async def test_a_client_that_the_operator_removes_loses_the_tasks_of_all_its_users(
+    database: Database, owner: TaskOwner, alice: Principal, bob: Principal, now: Callable[[], datetime]
+) -> None:
+    await database.clients.save(
+        Client(
+            "claude", "registered", "Claude", ("http://127.0.0.1/",), "none", None, frozenset(), now(), None
+        )
+    )
+    own = [await ended(database, owner), await begun(database, TaskOwner(bob, "claude"))]
+    other = await ended(database, TaskOwner(alice, "codex"))
+
+    assert await database.clients.delete("claude")
 
     assert [await status(database, each) for each in own] == [None, None]
     assert await status(database, other) is TaskStatus.COMPLETED
