@@ -183,8 +183,13 @@ class Pair:
 
 
 @asynccontextmanager
-async def open_pair(folder: Path, postgres_server: str, **settings: str) -> AsyncGenerator[Pair]:
-    """Serve a Nextcloud, an identity provider, two replicas on a new database, and nginx in front of them in turn."""
+async def open_pair(
+    folder: Path, postgres_server: str, *, in_turn: bool = True, **settings: str
+) -> AsyncGenerator[Pair]:
+    """Serve a Nextcloud, an identity provider, two replicas on a new database, and nginx in front of them.
+
+    `in_turn` sends each request to the next replica; else sessions stay at one.
+    """
     sandbox, issuer = Sandbox.demo(), Issuer(scopes=IN_ORDER)
     issuer.add_client("front", redirect_uris=[f"{URL}/oauth/callback/sign-in"], secret="secret")
     known = sandbox.state.new_oauth_client("Front", f"{URL}/oauth/callback/nextcloud")
@@ -209,7 +214,7 @@ async def open_pair(folder: Path, postgres_server: str, **settings: str) -> Asyn
         }
         ports = free_port(), free_port()
         one, other = (ReplicaProcess(own, port, folder / f"replica-{port}") for port in ports)
-        place = Place(folder / "nginx", free_port(), ports[0], ports[1], in_turn=True)
+        place = Place(folder / "nginx", free_port(), ports[0], ports[1], in_turn=in_turn)
         place.folder.mkdir()
         pair = Pair(sandbox, issuer, place, (one, other), database_url)
         stack.push_async_callback(one.aclose)

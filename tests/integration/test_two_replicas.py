@@ -24,7 +24,7 @@ from tests.integration.replica_processes import URL, Pair, ReplicaProcess, Way, 
 pytestmark = pytest.mark.process
 
 LIST: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
-URL_MODE = {"elicitation": {"url": {}}}
+URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
 
 WORKS = {"stateless works", "handshake works"}
 
