@@ -26,13 +26,14 @@ from tests.node import missing
 NAME = "mcp.example.org"
 #: The address that the page sends requests to.
 UPSTREAM = "127.0.0.1:8765"
+SECOND = "127.0.0.1:8766"
 ROOT = Path(__file__).parents[2]
 
 
-def snippet(program: str) -> str:
+def snippet(program: str, section: str = "Reverse proxies") -> str:
     """Return the page's configuration for a program: the first code block after its name."""
     page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-    section = page[page.index("\n## Reverse proxies\n") :]
+    section = page[page.index(f"\n## {section}\n") :]
     found = re.search(rf"^{re.escape(program)}\b.*?^```\w*\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     assert found is not None, f"docs/operate.md has no configuration for {program}"
     return found[1]
@@ -46,11 +47,16 @@ def replaced(text: str, old: str, new: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a proxy listens, where it sends requests, and its files."""
+    """Where a proxy listens, where it sends requests, and its files.
+
+    With a `second` server it has the configuration for two replicas; `in_turn` removes what keeps sessions at one.
+    """
 
     folder: Path
     port: int
     upstream: int
+    second: int | None = None
+    in_turn: bool = False
 
     @property
     def certificate(self) -> Path:
@@ -62,6 +68,14 @@ class Place:
         """The certificate's key."""
         return self.folder / "key.pem"
 
+    def requests(self) -> list[str]:
+        """Return the lines of nginx's access log; with replicas, each ends with the address that answered."""
+        return (self.folder / "mcp.log").read_text(encoding="utf-8").splitlines()
+
+    def clear(self) -> None:
+        """Empty nginx's access log."""
+        (self.folder / "mcp.log").write_bytes(b"")
+
     def logged(self) -> str:
         """Return everything that the proxy wrote."""
         return "".join(path.read_text(encoding="utf-8") for path in self.folder.glob("*.log"))
@@ -70,6 +84,12 @@ class Place:
 def nginx(place: Place) -> list[str]:
     """Write the page's configuration of nginx, and return the command."""
     text = snippet("nginx")
+    if place.second is not None:
+        two = replaced(snippet("nginx", "Replicas"), SECOND, f"127.0.0.1:{place.second}")
+        if place.in_turn:
+            two = replaced(two, "    hash $replica_key consistent;\n", "")
+        text = replaced(text, f"http://{UPSTREAM}", "http://mcp") + two
+        text = replaced(text, "$status $body_bytes_sent", "$status $upstream_addr")
     text = replaced(text, "listen 443 ssl;", f"listen 127.0.0.1:{place.port} ssl;")
     text = replaced(
         text,
@@ -95,6 +115,10 @@ def nginx(place: Place) -> list[str]:
 def caddy(place: Place) -> list[str]:
     """Write the page's configuration of Caddy, and return the command."""
     text = snippet("Caddy")
+    if place.second is not None:
+        one = text[text.index("    reverse_proxy") : text.index("    log {\n        format")]
+        two = replaced(snippet("Caddy", "Replicas"), SECOND, f"127.0.0.1:{place.second}")
+        text = replaced(text, one, two)
     # A certificate of a public authority, which Caddy would fetch by itself, is not to be had here.
     text = text.replace("{\n", f"{{\n    admin off\n    auto_https off\n    https_port {place.port}\n", 1)
     site = f"{NAME} {{\n    bind 127.0.0.1\n    tls {place.certificate} {place.key}\n"

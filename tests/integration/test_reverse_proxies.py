@@ -152,9 +152,12 @@ async def test_an_address_of_32_kilobytes_reaches_the_server(front: Front) -> No
     assert "nginx" not in answer.text
 
 
+@pytest.mark.parametrize("second", [None, 3], ids=["one server", "two replicas"])
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_a_program_finds_nothing_wrong_with_its_configuration(proxy: str, tmp_path: Path) -> None:
-    place = Place(tmp_path, 1, 2)
+def test_a_program_finds_nothing_wrong_with_its_configuration(
+    proxy: str, second: int | None, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, 1, 2, second)
     write_certificate(place)
     command = PROXIES[proxy](place)
     check = {"nginx": [*command, "-t"], "caddy": [command[0], "validate", *command[2:]]}[proxy]
@@ -194,6 +197,16 @@ def test_nginx_waits_longer_than_a_call_is_held_at_most() -> None:
     (longest,) = [one.le for one in Settings.model_fields["hold_seconds"].metadata if isinstance(one, Le)]
 
     assert 60 * int(minutes) > cast("int", longest)
+
+
+def test_the_configuration_of_traefik_for_replicas_is_at_least_yaml_of_the_same_form() -> None:
+    one, two = read_yaml(snippet("Traefik")), read_yaml(snippet("Traefik", "Replicas"))
+
+    balancer = two["services"]["mcp"]["loadBalancer"]
+    assert (
+        balancer["responseForwarding"] == one["http"]["services"]["mcp"]["loadBalancer"]["responseForwarding"]
+    )
+    assert len(balancer["servers"]) == 2
 
 
 @pytest.mark.parametrize("program_name", ["Traefik", "Cloudflare Tunnel"])

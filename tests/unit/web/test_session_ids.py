@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -64,24 +65,24 @@ def test_it_is_no_session_of_another_user_or_client(other: Owner) -> None:
     assert ids().open(begun(), other) is None
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        lambda _: "",
-        lambda _: "550e8400e29b41d4a716446655440000",
-        lambda text: text[:-4],
-        lambda text: text[:12],
-        lambda text: text[:20],
-        lambda text: text + "A",
-        lambda text: text + "====",
-        lambda text: ("A" if text[0] != "A" else "B") + text[1:],
-        lambda text: text[:60] + ("A" if text[60] != "A" else "B") + text[61:],
-        lambda text: text[:-1] + "ä",
-        lambda text: text * 50,
-    ],
-)
-def test_a_made_up_or_changed_id_is_none(changed: Any) -> None:  # noqa: ANN401 - a lambda
-    assert ids().open(changed(begun()), ALICE) is None
+CHANGES: dict[str, Callable[[str], str]] = {
+    "empty": lambda _: "",
+    "plain": lambda _: "550e8400e29b41d4a716446655440000",
+    "cut": lambda text: text[:-4],
+    "cut within the key's id": lambda text: text[:12],
+    "cut within the nonce": lambda text: text[:20],
+    "longer": lambda text: text + "A",
+    "padded": lambda text: text + "====",
+    "first": lambda text: ("A" if text[0] != "A" else "B") + text[1:],
+    "middle": lambda text: text[:60] + ("A" if text[60] != "A" else "B") + text[61:],
+    "no ASCII": lambda text: text[:-1] + "ä",
+    "endless": lambda text: text * 50,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_made_up_or_changed_id_is_none(name: str) -> None:
+    assert ids().open(CHANGES[name](begun()), ALICE) is None
 
 
 def test_one_session_has_one_id_in_one_spelling() -> None:
