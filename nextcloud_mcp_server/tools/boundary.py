@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from nextcloud_mcp_server import logs
 from nextcloud_mcp_server.declarations.apps import APPS
-from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError
+from nextcloud_mcp_server.errors import InvalidInput, NextcloudMcpError, StorageUnavailable
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools import answer, output_schema
@@ -98,6 +98,8 @@ class GuardedTool(Tool):
             # A question about the connection must be answered even when a consent request has ended.
             never_asks = self._spec.guarded.never_asks
             return await (execute() if never_asks else self._guard.through(call, execute))
+        except StorageUnavailable as error:
+            return answer.failure(f"{error} Call again in a minute.")
         except NextcloudMcpError as error:
             return answer.failure(str(error), error.link)
         except wire.MCPError:

@@ -1,11 +1,12 @@
 """What is refused before a call asks for access: a link that was not shown must not be written back as words."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from mcp_types import TextContent
 
+from nextcloud_mcp_server.errors import StorageUnavailable
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.server.mcp_server import State
 from nextcloud_mcp_server.tools.answer import NEUTRALISED
@@ -21,9 +22,17 @@ class Nothing:
     output_schemas = False
 
 
-async def answer_of(name: str, arguments: dict[str, Any]) -> str:
+class Away:
+    """Stands for the context of a call, of which nothing can be known: the database is away."""
+
+    @property
+    def request_context(self) -> NoReturn:
+        raise StorageUnavailable("PostgreSQL cannot be used.")
+
+
+async def answer_of(name: str, arguments: dict[str, Any], context: Away | None = None) -> str:
     tool = GuardedTool.build(SPECS[name], cast("State", Nothing()))
-    result = await tool.run(arguments, cast("Any", None))
+    result = await tool.run(arguments, cast("Any", context))
     (content,) = cast("Any", result).content
     assert isinstance(content, TextContent)
     return content.text
@@ -82,3 +91,9 @@ async def test_a_reading_tool_may_be_asked_for_the_words(caplog: pytest.LogCaptu
 
     # It came as far as the state, of which there is none here.
     assert PASSED in answer
+
+
+async def test_a_call_while_the_database_is_away_says_when_to_call_again() -> None:
+    answer = await answer_of("nc_notes_search_notes", {"query": "words"}, Away())
+
+    assert answer == "PostgreSQL cannot be used. Call again in a minute."
