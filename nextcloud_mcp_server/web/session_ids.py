@@ -71,7 +71,7 @@ class SessionIds:
         kept["clientInfo"] = {
             name: described[name][:most] for name, most in _KEPT_OF_CLIENT.items() if name in described
         }
-        text = json.dumps([round(self._clock().timestamp()), kept], separators=(",", ":"))
+        text = json.dumps([int(self._clock().timestamp()), kept], separators=(",", ":"))
         session_id = base64.urlsafe_b64encode(self._at(owner).seal(_COLUMN, text).value).decode().rstrip("=")
         return session_id if len(session_id) <= MOST_CHARACTERS else None
 
