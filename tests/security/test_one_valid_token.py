@@ -27,6 +27,7 @@ from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput, TooManyRequests
+from nextcloud_mcp_server.formats import ical, vcard
 from nextcloud_mcp_server.nextcloud import aside, dav, outcome, ranking, sanitize, spelling
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
@@ -422,6 +423,79 @@ def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:
     took = min(repeat(lambda: _no_such_section(hostile), number=1))
 
     assert took < 100 * usual
+
+
+@pytest.mark.parametrize("lines", ["A:\n" * 900_000, "A:\n" * 10_001, "ADR:" + ";" * 60_000 + "\n"])
+async def test_a_card_of_a_million_lines_is_refused_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch, lines: str
+) -> None:
+    """One vCard of 3 MB held the event loop for 15 seconds and took a gigabyte, before any request to Nextcloud."""
+    parsed: list[str] = []
+    read = vcard.Line.read
+
+    def counted(raw: str) -> vcard.Line:
+        parsed.append(raw)
+        return read(raw)
+
+    monkeypatch.setattr(vcard.Line, "read", counted)
+    card = f"BEGIN:VCARD\nVERSION:3.0\nFN:x\n{lines}END:VCARD\n"
+
+    with pytest.raises(InvalidInput, match="'vcard' is too long for one contact"):
+        await call(account_in(Sandbox.demo()), "nc_contacts_create_contact", vcard=card)
+
+    assert parsed == []
+
+
+COMPONENT = (
+    "BEGIN:VCALENDAR\r\nBEGIN:{0}\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{1}END:{0}\r\nEND:VCALENDAR\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "tool", "given"),
+    [
+        ("contacts", "nc_contacts_search_contacts", {"query": "long"}),
+        ("contacts", "nc_contacts_get_contact", {"book": "contacts", "contact_id": "long.vcf"}),
+        ("VEVENT", "nc_calendar_get_event", {"event_id": "personal/long.ics"}),
+        ("VEVENT", "nc_calendar_update_event", {"event_id": "personal/long.ics", "title": "new"}),
+        ("VEVENT", "nc_calendar_delete_event", {"event_id": "personal/long.ics"}),
+        ("VTODO", "nc_tasks_create_task", {"title": "sub", "parent": "personal/long.ics"}),
+        ("VTODO", "nc_tasks_update_task", {"task_id": "personal/long.ics", "title": "new"}),
+        ("VTODO", "nc_tasks_delete_task", {"task_id": "personal/long.ics"}),
+    ],
+)
+async def test_stored_texts_of_thousands_of_lines_are_parsed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, stored: str, tool: str, given: dict[str, str]
+) -> None:
+    """An event of 1.6 MB held the event loop for a second, a card of 4.9 MB for 17."""
+    sandbox, threads = Sandbox.demo(), set[int]()
+    alice = sandbox.state.users["alice"]
+    if stored == "contacts":
+        lines = "TEL:1\r\n" * 9_000
+        card = f"BEGIN:VCARD\r\nVERSION:3.0\r\nUID:u\r\nFN:long\r\n{lines}END:VCARD\r\n"
+        alice.address_books["contacts"].put("long.vcf", card, 0)
+    else:
+        alice.calendars["personal"].kinds = (stored,)
+        text = COMPONENT.format(stored, "X-A:1\r\n" * 9_000)
+        alice.calendars["personal"].put("long.ics", text, 0)
+    for module in (ical, vcard.VCard):
+        monkeypatch.setattr(module, "read", _recorded(module.read, threads))
+    if "update" in tool or "delete" in tool:
+        given = {**given, "etag": alice.calendars["personal"].objects["long.ics"].etag}
+
+    await call(account_in(sandbox), tool, **given)
+
+    assert threads
+    assert get_ident() not in threads
+
+
+def _recorded(read: Callable[[str], Any], threads: set[int]) -> Callable[[str], Any]:
+    def recorded(text: str) -> object:
+        if len(text) > 50_000:
+            threads.add(get_ident())
+        return read(text)
+
+    return recorded
 
 
 @pytest.mark.parametrize("tool", ["nc_calendar_create_event", "nc_tasks_create_task"])
