@@ -200,7 +200,12 @@ class Component:
 
 
 def memory(pieces: Pieces) -> int:
-    """Return how many bytes a text takes together with its parsed lines, at most."""
+    """Return how many bytes a text takes together with its parsed lines, at most.
+
+    Of a text that has too many, nothing is parsed.
+    """
+    if pieces.too_many(_MOST_LINES):
+        return pieces.size + _OBJECT_BYTES
     return pieces.memory(text=_TEXT_BYTES, line=_LINE_BYTES, part=_PART_BYTES, whole=_OBJECT_BYTES)
 
 

@@ -196,9 +196,14 @@ def test_an_object_that_is_the_same_is_not_read_again() -> None:
 
 def test_short_lines_count_as_what_is_made_of_them() -> None:
     """Lines of four characters took 42 times their text, and 10 times was counted."""
-    lines = [KeptCalendar.of("1", None, [Stored("c/e.ics", "e", line * 900_000)]) for line in ("A:\n", "A:.")]
+    lines = [KeptCalendar.of("1", None, [Stored("c/e.ics", "e", line * 19_000)]) for line in ("A:\n", "A:.")]
 
-    assert lines[0].size > 50 * lines[1].size
+    assert lines[0].size > 30 * lines[1].size
+
+
+def test_an_object_that_is_not_parsed_counts_as_its_text() -> None:
+    assert kept(20_000).size < 100_000
+    assert KeptCalendar.of("1", None, [Stored("c/e.ics", "e", "A:\n" * 20_001)]).size < 100_000
 
 
 def test_calendars_that_are_too_large_are_not_kept_and_spoil_no_other() -> None:
