@@ -16,9 +16,10 @@ _MOST_FOLDS: Final = 200_000
 _MOST_PARTS: Final = 50_000
 #: Memory while a fold is taken out.
 _FOLD_BYTES: Final = 100
-#: A line takes as long as so many characters that are only searched, a fold or a part a tenth.
-_LINE: Final = 50
-_PIECE: Final = 5
+#: To parse a line, a part or a fold takes as long as to search so many characters.
+_LINE: Final = 100
+_PART: Final = 20
+_FOLD_TIME: Final = 5
 
 
 class Pieces(NamedTuple):
@@ -47,7 +48,12 @@ class Pieces(NamedTuple):
     @property
     def work(self) -> int:
         """The number of characters of plain text that take as much time."""
-        return self.size + self.lines * _LINE + (self.folds + self.parts) * _PIECE
+        return self.size + self.parsing
+
+    @property
+    def parsing(self) -> int:
+        """The part of the work that the pieces take."""
+        return self.lines * _LINE + self.parts * _PART + self.folds * _FOLD_TIME
 
     def too_many(self, most_lines: int) -> str:
         """Say what there is too much of to parse the text; empty if nothing."""

@@ -9,6 +9,8 @@ from html import escape
 from typing import Final, Self
 from uuid import uuid4
 
+from anyio.lowlevel import checkpoint
+
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
 from nextcloud_mcp_server.formats import timestamp, vcard
@@ -28,6 +30,12 @@ from nextcloud_mcp_server.tools.result import Result
 #: Nextcloud's default limit (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
+
+#: A card that takes more work than a real one (`Pieces.parsing`), and the limit for all such in one list.
+_LONG: Final = 100_000
+_MOST_LONG: Final = 20_000_000
+#: After so much work, other requests are served.
+_TURN: Final = 100_000
 
 #: Changing a card takes time for each of its lines, during which other requests wait.
 _MOST_LINES: Final = 1_000
@@ -260,14 +268,21 @@ class ContactsClient(AppClient):
             return Card(book, contact_id, None, card, contact)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
+        long = turn = 0
         async with self._ask(method, segments, body, depth="1") as found:
             async for place, response in found:
                 if len(place) != len(("book", "card")):
                     continue
                 pieces = Pieces.of(response.text("card:address-data"))
+                is_long = pieces.parsing > _LONG
+                long += pieces.parsing if is_long else 0
+                turn += pieces.work
+                if turn > _TURN:
+                    turn = 0
+                    await checkpoint()
                 with HeldBytes(self._http.uid) as held:
                     try:
-                        if held.take(vcard.memory(pieces)):
+                        if (not is_long or long <= _MOST_LONG) and held.take(vcard.memory(pieces)):
                             yield await self._card(place, response, pieces)
                             continue
                     except TooLong:
