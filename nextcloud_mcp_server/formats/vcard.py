@@ -212,6 +212,11 @@ class VCard:
         for line in lines:
             self._insert(line, self._last)
 
+    def __del__(self) -> None:
+        """Free the places now: they refer to each other, so they would wait for the garbage collector."""
+        for place in self._place_of.values():
+            place.before = None
+
     @classmethod
     def read(cls, text: str) -> "VCard":
         """Parse a card; accepts malformed ones.

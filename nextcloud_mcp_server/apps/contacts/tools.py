@@ -37,6 +37,8 @@ _MAX_ENTRIES = 50
 #: A page holds a few hundred rows: shorter ones are not counted. Of a longer one, each character may take four bytes.
 _SHORT_ROW = 2_000
 _CHARACTER = 4
+#: To look at a line of a card takes as long as at so many characters.
+_LINE = 50
 _TAKEN_OFF = Empty("takes it off")
 _FIRST_CONTROL = " "
 
@@ -76,9 +78,9 @@ async def nc_contacts_search_contacts(
     async def look(name: str, held: HeldBytes) -> None:
         async with aclosing(nc.client(ContactsClient).list_cards(name)) as cards:
             async for card in cards:
-                if not await _is_match(card, words, number, uid=nc.uid):
+                found = await _found(card, words, number, uid=nc.uid)
+                if found is None:
                     continue
-                found = _Found(_position(card), results.row(card))
                 if found.size <= _SHORT_ROW or held.take(found.size * _CHARACTER):
                     window.offer(found)
                 else:
@@ -216,8 +218,8 @@ def _position(card: Card) -> Position:
     return Position.of(0, f"{card.contact.name}\n{card.book}/{card.id}")
 
 
-async def _is_match(card: Card, words: list[str], number: str, *, uid: str) -> bool:
-    """Look for the words in the fields, in long ones in a thread."""
+async def _found(card: Card, words: list[str], number: str, *, uid: str) -> _Found | None:
+    """Return a contact if it has the words, or the number; look at long ones in a thread."""
     contact = card.contact
     text = "\n".join(
         (
@@ -225,7 +227,13 @@ async def _is_match(card: Card, words: list[str], number: str, *, uid: str) -> b
             contact.note, *contact.emails, *contact.phones, *contact.addresses, *contact.categories,
         )
     )  # fmt: skip
-    return await aside(partial(_matches, contact, text, words, number), uid=uid, size=len(text))
+
+    def look() -> _Found | None:
+        if not _matches(contact, text, words, number):
+            return None
+        return _Found(_position(card), results.row(card))
+
+    return await aside(look, uid=uid, size=len(text) + len(card.vcard) * _LINE)
 
 
 def _matches(contact: Contact, text: str, words: list[str], number: str) -> bool:
