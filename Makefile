@@ -29,7 +29,7 @@ export MODE
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-fast clients check style bench mutants views docs docs-check translations snapshots lock audit notes release
+.PHONY: help setup demo run test test-fast clients check style bench soak mutants views docs docs-check translations snapshots lock audit notes release
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,9 @@ style: $(STAMP) ## Check style alone, and the format of the code (a part of `che
 bench: $(STAMP) ## Measure start, memory and speed beside a bare server, in one run (ARGS="--install").
 	$(PY) -m tests.load --output docs/performance.md $(ARGS)
 
+soak: $(STAMP) ## Let 50 users work for half an hour with faults, on PostgreSQL, and tell what was broken (ARGS="--minutes 5 --people 20").
+	$(POSTGRES) $(PY) -m tests.load.soak $(ARGS)
+
 mutants: $(STAMP) ## Take out one guard after the other, and see that a test notices (ARGS="--only auth/jwks --jobs 2").
 	$(POSTGRES) $(PY) -m tests.mutants $(ARGS)
 
@@ -107,12 +110,12 @@ lock: ## Resolve the three locks again: everything, the server alone, what build
 	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
-	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock
+	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock $(ARGS)
 
 notes: $(STAMP) ## Print the notes of this version from CHANGELOG.md.
 	@$(PY) -m release --notes-only $(ARGS)
 
-release: $(STAMP) ## Write the wheel, the bundle, the notes and the entries of registries into dist (REPOSITORY=owner/name).
+release: $(STAMP) ## Write the wheel, the bundle, the SBOM, the notes and the entries of registries into dist (REPOSITORY=owner/name).
 	@rm -rf dist
 	@$(PY) -m hatchling build -t wheel -d dist >/dev/null
 	@$(PY) -m release --notes-only $(ARGS) >dist/notes.md

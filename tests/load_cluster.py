@@ -34,7 +34,6 @@ from tests.integration.personal_app import Clock
 
 LIST = "nc_notes_list_notes"
 CLIENT_ID = "assistant"
-EVERYTHING = " ".join(IN_ORDER)
 #: Declared by a client that receives a link at once, in every call anew.
 URL_MODE: dict[str, Any] = {"elicitation": {"url": {}}}
 
@@ -52,7 +51,13 @@ def move_in(sandbox: Sandbox, issuer: Issuer, name: str) -> None:
 
 
 async def connect(
-    names: Sequence[str], database: Database, sandbox: Sandbox, issuer: Issuer, nextcloud_url: str
+    names: Sequence[str],
+    database: Database,
+    sandbox: Sandbox,
+    issuer: Issuer,
+    nextcloud_url: str,
+    *,
+    scopes: Sequence[str] = IN_ORDER,
 ) -> None:
     """Store grants of these users, as if each had completed a consent request."""
     client, state = sandbox.state.oauth_clients[-1], sandbox.state
@@ -74,7 +79,7 @@ async def connect(
                 client_id=CLIENT_ID,
                 client_name="Test",
                 kind="page",
-                scopes=frozenset(IN_ORDER),
+                scopes=frozenset(scopes),
                 ttl=LIFETIME,
                 new_url=page_url,
             )
@@ -99,7 +104,7 @@ async def connect(
                 flow=None,
                 account=account,
                 credential=credential,
-                permission=Permission(who, CLIENT_ID, "Test", frozenset(IN_ORDER), now),
+                permission=Permission(who, CLIENT_ID, "Test", frozenset(scopes), now),
                 audit=AuditEntry(now, who, CLIENT_ID, "consent", "granted"),
             )
 
@@ -115,6 +120,10 @@ class LoadCluster:
     folder: Path
     port: int
     client: OAuthClient
+    #: A PostgreSQL; None for SQLite in the folder.
+    database_url: str | None = None
+    #: What clients' tokens and the users' grants cover.
+    scopes: Sequence[str] = IN_ORDER
     key: str = field(default_factory=new_key)
 
     @property
@@ -139,12 +148,13 @@ class LoadCluster:
             "nextcloud_oauth_client_secret": self.client.client_secret,
             "token_encryption_keys": self.key,
             "data_dir": str(self.folder / "data"),
+            **({"database_url": self.database_url} if self.database_url else {}),
         }
 
     def token(self, name: str, *, client_id: str = CLIENT_ID) -> str:
         """Let the identity provider issue an access token for this server."""
         return self.issuer.access_token(
-            name, audience=f"{self.url}/mcp", client_id=client_id, scope=EVERYTHING
+            name, audience=f"{self.url}/mcp", client_id=client_id, scope=" ".join(self.scopes)
         )
 
     def move_in(self, *names: str) -> None:
@@ -155,9 +165,11 @@ class LoadCluster:
     async def connect(self, *names: str) -> None:
         """Store grants of these users; this server need not run."""
         database = await Database.open(
-            file_url(self.database_file), keys=KeyRing.parse([SecretStr(self.key)]), clock=self.clock
+            self.database_url or file_url(self.database_file),
+            keys=KeyRing.parse([SecretStr(self.key)]),
+            clock=self.clock,
         )
-        await connect(names, database, self.sandbox, self.issuer, self.nextcloud_url)
+        await connect(names, database, self.sandbox, self.issuer, self.nextcloud_url, scopes=self.scopes)
         await database.aclose()
 
     @asynccontextmanager
@@ -175,14 +187,18 @@ class LoadCluster:
 
 @asynccontextmanager
 async def open_cluster(
-    folder: Path, *, front: Callable[[ASGIApp], ASGIApp] | None = None
+    folder: Path,
+    *,
+    front: Callable[[ASGIApp], ASGIApp] | None = None,
+    database_url: str | None = None,
+    scopes: Sequence[str] = IN_ORDER,
 ) -> AsyncGenerator[LoadCluster]:
     """Serve a Nextcloud and an identity provider, for this server on a port of its own.
 
     `front` wraps the Nextcloud's application.
     """
     clock = Clock()
-    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=IN_ORDER, clock=clock)
+    sandbox, issuer = Sandbox.demo(clock=clock), Issuer(scopes=scopes, clock=clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     callback = f"http://127.0.0.1:{port}/oauth/callback"
@@ -191,4 +207,4 @@ async def open_cluster(
     if front is not None:
         sandbox.app.add_middleware(front)
     async with serving(sandbox) as nextcloud_url, serving(issuer):
-        yield LoadCluster(sandbox, issuer, clock, nextcloud_url, folder, port, client)
+        yield LoadCluster(sandbox, issuer, clock, nextcloud_url, folder, port, client, database_url, scopes)

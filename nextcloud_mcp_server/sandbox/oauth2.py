@@ -41,7 +41,6 @@ from nextcloud_mcp_server.sandbox.throttle import Throttle
 TOKEN_REQUESTS_ALLOWED = 9
 
 _CODE_LIFETIME = timedelta(minutes=10)
-_TOKEN_SECONDS = 3600
 # Nextcloud caches a token for so long, so the old one outlives its successor's birth.
 _OLD_TOKEN_LIFETIME = timedelta(seconds=10)
 
@@ -214,7 +213,7 @@ class OAuth2App:
             {
                 "access_token": given.access_token,
                 "token_type": "Bearer",
-                "expires_in": _TOKEN_SECONDS,
+                "expires_in": self._state.oauth_token_seconds,
                 "refresh_token": given.code,
                 "user_id": self._state.app_passwords[given.access_token].uid,
             }
@@ -262,7 +261,7 @@ class OAuth2App:
                 del kept[one.secret]
         dies_at = now + _OLD_TOKEN_LIFETIME
         kept[old.secret] = replace(old, expires_at=min(old.expires_at or dies_at, dies_at))
-        expires_at = now + timedelta(seconds=_TOKEN_SECONDS)
+        expires_at = now + timedelta(seconds=self._state.oauth_token_seconds)
         new = replace(old, secret=random_text(72), created_at=now, expires_at=expires_at)
         kept[new.secret] = new
         grant.last_code, grant.code = grant.code, random_text(128)

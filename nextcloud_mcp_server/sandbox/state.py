@@ -210,6 +210,8 @@ class State:
     # How many refreshes with a token that was just used still get 200, as parallel ones on a real
     # Nextcloud do; what the earlier of them was given is worthless.
     oauth_races: int = 0
+    # How long an access token of the `oauth2` app lasts.
+    oauth_token_seconds: int = 3600
     # How a bearer that is no app password is checked: user_oidc answers with a uid or None.
     check_bearer: Callable[[str], str | None] | None = None
     # Addresses whose bad logins are not counted, each as one that is written in full.

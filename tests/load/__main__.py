@@ -63,8 +63,8 @@ def main() -> int:
     if options.output:
         page = Path(options.output)
         whole = set(options.steps) == set(_STEPS)
-        before = "" if whole or not page.exists() else page.read_text(encoding="utf-8")
-        page.write_text(document(measured, before), encoding="utf-8")
+        before = page.read_text(encoding="utf-8") if page.exists() else ""
+        page.write_text(document(measured, before, whole=whole), encoding="utf-8")
         _say(f"written: {options.output}")
     broken = measured.failures or any(metric.met is False for metric in found)
     return 1 if options.strict and broken else 0

@@ -12,6 +12,11 @@ def is_readable() -> bool:
     return (_PROC / "self" / "status").is_file()
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether there is such a process."""
+    return (_PROC / str(pid)).exists()
+
+
 def resident_mb(pid: int) -> float:
     """Return the memory of a process and its descendants."""
     return sum(_status_mb(each, "VmRSS") for each in _tree(pid))

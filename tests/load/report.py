@@ -11,6 +11,8 @@ from tests.load.metric import Metric
 from tests.load.multi_user_report import multi_user_metrics
 from tests.load.servers import TIMED
 
+#: The first heading of what is written by hand below the measurements.
+BY_HAND = "\n## Many people\n"
 MARKS = {True: "✓", False: "✗", None: "·"}
 
 
@@ -204,7 +206,7 @@ def table(found: list[Metric]) -> str:
     """Return the metrics as a Markdown table that is readable in a terminal too."""
     rows = [("", "figure", "budget", "measured")]
     rows += [(MARKS[metric.met], metric.name, metric.budget, metric.found) for metric in found]
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def details(measured: Measured) -> str:
@@ -219,7 +221,7 @@ def details(measured: Measured) -> str:
                     for calls in [measured.calls.get((name, scenario.name, transport, concurrency))]
                 ]
                 rows.append((scenario.name, transport, str(concurrency), *cells))
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _cell(calls: Calls) -> str:
@@ -227,17 +229,20 @@ def _cell(calls: Calls) -> str:
     return f"{calls.p50:.1f}, {calls.rate:.0f}{cpu}"
 
 
-def document(measured: Measured, before: str = "") -> str:
-    """Return docs/performance.md; metrics without a new value stay as in the page `before`."""
+def document(measured: Measured, before: str = "", *, whole: bool = False) -> str:
+    """Return docs/performance.md; metrics without a new value stay as in the page `before`, unless all are new.
+
+    What is written by hand below stays.
+    """
     found = metrics(measured)
-    if before:
+    if before and not whole:
         found = _merged(list(_rows(before)), found)
     packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "httpx2", "uvicorn"))
     return _DOCUMENT.format(
         table=table(found),
-        details=details(measured) if measured.calls or not before else _section(before),
+        details=details(measured) if measured.calls or whole or not before else _section(before),
         machine=f"Python {platform.python_version()} on {sys.platform}, {os.cpu_count()} cores; {packages}",
-    )
+    ) + "".join(before.partition(BY_HAND)[1:])
 
 
 def _merged(before: list[Metric], found: list[Metric]) -> list[Metric]:
@@ -267,11 +272,12 @@ def _rows(page: str) -> Iterator[Metric]:
 
 def _section(page: str) -> str:
     """Return the section about calls of a page."""
-    lines = page.partition("## Calls")[2].splitlines()
+    lines = page.partition(BY_HAND)[0].partition("## Calls")[2].splitlines()
     return "\n".join(line for line in lines if line.startswith("|"))
 
 
-def _markdown(rows: list[tuple[str, ...]]) -> str:
+def markdown(rows: list[tuple[str, ...]]) -> str:
+    """Return rows as a Markdown table; the first is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"

@@ -1,0 +1,1 @@
+"""The soak: many users for a long time, with faults; see `__main__`."""
