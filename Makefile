@@ -110,12 +110,12 @@ lock: ## Resolve the three locks again: everything, the server alone, what build
 	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
 
 audit: $(STAMP) ## Ask the advisory database about the locked packages (needs the network).
-	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock
+	$(PY) -m pip_audit --disable-pip --require-hashes -r requirements.lock $(ARGS)
 
 notes: $(STAMP) ## Print the notes of this version from CHANGELOG.md.
 	@$(PY) -m release --notes-only $(ARGS)
 
-release: $(STAMP) ## Write the wheel, the bundle, the notes and the entries of registries into dist (REPOSITORY=owner/name).
+release: $(STAMP) ## Write the wheel, the bundle, the SBOM, the notes and the entries of registries into dist (REPOSITORY=owner/name).
 	@rm -rf dist
 	@$(PY) -m hatchling build -t wheel -d dist >/dev/null
 	@$(PY) -m release --notes-only $(ARGS) >dist/notes.md

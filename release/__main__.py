@@ -11,6 +11,7 @@ from release.bundle import write_bundle
 from release.catalogues import all_in_one, server_json
 from release.facts import ROOT, Facts, read
 from release.notes import notes
+from release.sbom import sbom
 from release.unraid import template
 
 
@@ -23,6 +24,7 @@ def write(facts: Facts, wheel: Path, folder: Path) -> list[Path]:
         "server.json": _json(server_json(facts, bundle_sha256=sha256)),
         "all-in-one.json": _json(all_in_one(facts)),
         "unraid.xml": template(facts),
+        facts.sbom: _json(sbom(facts)),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")

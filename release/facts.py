@@ -73,6 +73,11 @@ class Facts:
         """The file name of the bundle for desktop applications."""
         return f"{self.name}-{self.version}.mcpb"
 
+    @property
+    def sbom(self) -> str:
+        """The file name of the list of parts."""
+        return f"{self.name}-{self.version}.cdx.json"
+
 
 def read(repository: str, root: Path = ROOT) -> Facts:
     """Read the facts of this checkout.

@@ -1,5 +1,6 @@
 """The command groups on what is stored: grants, audit, accounts, clients, database and keys."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -142,6 +143,17 @@ def current_schema() -> None:
     from nextcloud_mcp_server.settings.environment import load
 
     run(load())
+
+
+@db.command("backup")
+def back_up_database(
+    copy: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; - prints the copy.")],
+) -> None:
+    """Copy the database file while the server runs (PostgreSQL has pg_dump)."""
+    from nextcloud_mcp_server.commands.database import backup as run
+    from nextcloud_mcp_server.settings.environment import load
+
+    run(load(), copy)
 
 
 @db.command("restored")

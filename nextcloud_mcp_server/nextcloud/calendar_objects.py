@@ -136,17 +136,18 @@ class CalendarObjectsClient(AppClient):
     async def hand(self, use: Use, *, calendar: str | None, within: Range | None = None) -> Listed:
         """Pass the objects of one calendar (one request) or of all (see `_in_all`) to `use`.
 
-        An object beyond the memory of a call is passed without its text, so it is counted as unreadable.
+        An object beyond the memory of a user's calls is passed without its text, so it is counted as unreadable.
 
         Raises:
           NotFound: No such calendar.
         """
-        if calendar is None:
-            return await self._in_all(use, within=within)
-        await use(calendar, [ReadObject(one) for one in await self._fetch(calendar, within, HeldBytes())])
+        with HeldBytes(self._http.uid) as held:
+            if calendar is None:
+                return await self._in_all(use, held, within=within)
+            await use(calendar, [ReadObject(one) for one in await self._fetch(calendar, within, held)])
         return Listed([calendar], 0)
 
-    async def _in_all(self, use: Use, *, within: Range | None) -> Listed:
+    async def _in_all(self, use: Use, held: HeldBytes, *, within: Range | None) -> Listed:
         """Pass the objects of every calendar to `use`, each as soon as it arrives; `within` a range, or all.
 
         One request lists the calendars with their states; each that has changed is fetched. Those that are not cached
@@ -159,7 +160,6 @@ class CalendarObjectsClient(AppClient):
         states: dict[str, str] = {}
         boards: list[str] = []
         found: dict[str, KeptCalendar] = {}
-        held = HeldBytes()
 
         async def listing() -> list[str]:
             listed = [each for each in await self._dav.calendars() if self.kind in each.kinds]

@@ -91,6 +91,30 @@ async def stored_in(settings: Settings) -> Stored:
     return Stored(*await postgres_state(settings.database_address))
 
 
+def copy_file(file: Path, into: Path) -> None:
+    """Copy a database file as it is at one moment, while processes read and write it; the copy is 0600.
+
+    Raises:
+        StorageError: It cannot be read, or the copy cannot be written.
+    """
+    try:
+        # Only its owner may read the copy, and no file is overwritten.
+        os.close(os.open(into, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise StorageError(f"The copy {into} cannot be made ({error.strerror}).") from error
+    try:
+        # `mode=ro`: a name that is wrong is an error, and makes no empty database.
+        with (
+            closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(into)) as copy,
+        ):
+            # In one step, so that it reads one transaction, and writers do not make it begin again.
+            source.backup(copy)
+    except sqlite3.Error as error:
+        into.unlink()
+        raise StorageError(f"The database {file} cannot be copied to {into} ({error}).") from error
+
+
 def refuse_unusable_file(settings: Settings) -> None:
     """Refuse a database file that this server can never use with these keys; of PostgreSQL only its driver is tried.
 

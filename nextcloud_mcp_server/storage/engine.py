@@ -24,6 +24,7 @@ from nextcloud_mcp_server.storage.login_flows import LoginFlowRepository
 from nextcloud_mcp_server.storage.logouts import LogoutRepository
 from nextcloud_mcp_server.storage.oauth_tokens import OAuthTokenRepository
 from nextcloud_mcp_server.storage.outbox import OutboxRepository
+from nextcloud_mcp_server.storage.overview import OverviewRepository
 from nextcloud_mcp_server.storage.pending_grants import PendingGrantRepository
 from nextcloud_mcp_server.storage.post_restore import PostRestoreRepository
 from nextcloud_mcp_server.storage.recognition import MISSING_DRIVER
@@ -65,6 +66,7 @@ class Database:
         self.logouts = LogoutRepository(transactions)
         self.key_rotation = KeyRotation(transactions)
         self.sealing_keys = SealingKeyRepository(transactions)
+        self.overview = OverviewRepository(transactions)
 
     @classmethod
     async def open(cls, url: str, *, keys: KeyRing, clock: Callable[[], datetime]) -> "Database":

@@ -1,5 +1,7 @@
 """PostgreSQL: one database, which the replicas of a server share. Needs the extra `postgres`."""
 
+import os
+import socket
 from collections.abc import Mapping
 from functools import partial
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -20,6 +22,8 @@ _TURN_SECONDS = 10
 #: Longer than `_TURN_SECONDS`, so that the database reports the error first.
 _STATEMENT_SECONDS = 15
 _MIGRATION_SECONDS = 60
+#: PostgreSQL cuts a longer name off, whose last part tells containers apart.
+_NAME_BYTES = 63
 
 
 class Postgres:
@@ -56,7 +60,7 @@ class Postgres:
         """
         turn = f"{turn_seconds * 1000:.0f}ms"
         settings = {
-            "application_name": "nextcloud-mcp-server",
+            "application_name": process_name(),
             "default_transaction_isolation": "read committed",
             "lock_timeout": turn,
             # A replica whose machine died in a transaction must not block the others.
@@ -129,6 +133,12 @@ class Postgres:
             version = await connection.run_sync(_current_version)
             if version != SCHEMA_VERSION:
                 await connection.run_sync(upgrade, version=version)
+
+
+def process_name() -> str:
+    """Return the name of this process in `pg_stat_activity`, by which the processes of a database are counted."""
+    name = f"nextcloud-mcp-server {os.getpid()}@"
+    return name + socket.gethostname()[-(_NAME_BYTES - len(name)) :]
 
 
 def _current_version(connection: Connection) -> str | None:

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.errors import NextcloudMcpError
 logger = logging.getLogger(__name__)
 
 #: A part that answers later counts as failed: health checks give up after a few seconds.
-_MOST_SECONDS = 3.0
+MOST_SECONDS = 3.0
 #: How long a result holds, so that nobody can use the check to send many requests to Nextcloud.
 _KEPT_SECONDS = 5.0
 _UNAVAILABLE = 503
@@ -63,8 +63,8 @@ class Readiness:
         found: dict[str, str] = {}
 
         async def run(name: str, attempt: Try) -> None:
-            reason = f"it did not answer within {_MOST_SECONDS:.0f} s."
-            with anyio.move_on_after(_MOST_SECONDS):
+            reason = f"it did not answer within {MOST_SECONDS:.0f} s."
+            with anyio.move_on_after(MOST_SECONDS):
                 try:
                     await attempt()
                 except NextcloudMcpError as error:

@@ -7,8 +7,8 @@ from playwright.sync_api import Page
 
 from nextcloud_mcp_server.errors import ClientBarred, Unreachable, WrongAccount
 from tests.authorization_pages import CURSOR, HOSTED, LOOPBACK, ask_url
-from tests.e2e.accessibility import leave
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
+from tests.e2e.navigation import follow, leave
 from tests.multi_user_pages import fails_with, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
@@ -20,16 +20,6 @@ def _claude(harness: MultiUserServers, page: Page) -> None:
     """Send the authorization request of a hosted client with a metadata document."""
     harness.clients.client_with_logo(DOCUMENT)
     page.goto(f"{harness.origin}{ask_url(DOCUMENT)}")
-
-
-def _press(page: Page, button: str, *, leads_on: bool = False) -> None:
-    """Send a form, and wait for its answer: until then its own page is shown, with the button under the mouse.
-
-    A page that leads on begins the next navigation, which the tests hold, before a slow browser has told of its load.
-    """
-    with page.expect_navigation(wait_until="commit" if leads_on else "load"):
-        page.locator(button).click()
-    page.locator("h1").wait_for()
 
 
 def _itself(harness: MultiUserServers, page: Page, *, uri: str = HOSTED, name: str = "Claude") -> None:
@@ -56,7 +46,7 @@ def _long_names(harness: MultiUserServers, page: Page) -> None:
 
 def _nothing_chosen(harness: MultiUserServers, page: Page) -> None:
     _claude(harness, page)
-    _press(page, "button[value=allow]")
+    follow(page.locator("button[value=allow]"))
 
 
 def _still(harness: MultiUserServers, page: Page) -> None:
@@ -69,13 +59,13 @@ def _on_to_nextcloud(harness: MultiUserServers, page: Page) -> None:
     _still(harness, page)
     _claude(harness, page)
     page.locator("[name='allow.notes'][value=read]").check()
-    _press(page, "button[value=allow]", leads_on=True)
+    follow(page.locator("button[value=allow]"))
 
 
 def _signed_in(harness: MultiUserServers, page: Page) -> None:
     _claude(harness, page)
     page.locator("[name='allow.notes'][value=change]").check()
-    _press(page, "button[value=allow]")
+    follow(page.locator("button[value=allow]"))
     grant_as(page, "bob")
 
 
@@ -89,7 +79,7 @@ def _signed_in_connected(harness: MultiUserServers, page: Page) -> None:
     _signed_in(harness, page)
     address = page.url
     _still(harness, page)
-    _press(page, "button[value=mine]", leads_on=True)
+    follow(page.locator("button[value=mine]"))
     leave(page)
     page.goto(address)
 
@@ -98,7 +88,7 @@ def _sent(harness: MultiUserServers, page: Page) -> None:
     _still(harness, page)
     page.unroute(f"{harness.elsewhere}/**")
     _signed_in(harness, page)
-    _press(page, "button[value=mine]", leads_on=True)
+    follow(page.locator("button[value=mine]"))
 
 
 def _sent_copied(harness: MultiUserServers, page: Page) -> None:
@@ -109,20 +99,20 @@ def _sent_copied(harness: MultiUserServers, page: Page) -> None:
 def _sent_program(harness: MultiUserServers, page: Page) -> None:
     _cursor(harness, page)
     page.locator("[name='allow.notes'][value=read]").check()
-    _press(page, "button[value=allow]")
+    follow(page.locator("button[value=allow]"))
     grant_as(page, "bob")
-    _press(page, "button[value=mine]", leads_on=True)
+    follow(page.locator("button[value=mine]"))
 
 
 def _denied(harness: MultiUserServers, page: Page) -> None:
     _still(harness, page)
     _claude(harness, page)
-    _press(page, "button[value=deny]", leads_on=True)
+    follow(page.locator("button[value=deny]"))
 
 
 def _not_me(harness: MultiUserServers, page: Page) -> None:
     _signed_in(harness, page)
-    _press(page, "button[value=not-mine]")
+    follow(page.locator("button[value=not-mine]"))
 
 
 def _cancelled(harness: MultiUserServers, page: Page) -> None:
@@ -145,7 +135,7 @@ def _unreachable(harness: MultiUserServers, page: Page) -> None:
 def _taken(harness: MultiUserServers, page: Page) -> None:
     _signed_in(harness, page)
     harness.clients.fail_at("INSERT INTO accounts", WrongAccount("Pinned."))
-    _press(page, "button[value=mine]")
+    follow(page.locator("button[value=mine]"))
 
 
 def _not_possible(harness: MultiUserServers, page: Page) -> None:
@@ -170,14 +160,14 @@ def _refused(harness: MultiUserServers, page: Page) -> None:
 def _no_cookies(harness: MultiUserServers, page: Page) -> None:
     _claude(harness, page)
     page.context.clear_cookies()
-    _press(page, "button[value=allow]")
+    follow(page.locator("button[value=allow]"))
 
 
 def _form(harness: MultiUserServers, page: Page) -> None:
     _claude(harness, page)
     page.context.clear_cookies()
     page.context.add_cookies([{"name": "of-another-program", "value": "1", "url": harness.origin}])
-    _press(page, "button[value=allow]")
+    follow(page.locator("button[value=allow]"))
 
 
 def _somebody_elses(harness: MultiUserServers, page: Page) -> None:
@@ -210,7 +200,7 @@ def _account_of_a_household(harness: MultiUserServers, page: Page) -> None:
 
 def _account_app_out(harness: MultiUserServers, page: Page) -> None:
     _account_apps(harness, page)
-    page.locator("form[action='/account/sign-out-app'] button").first.click()
+    follow(page.locator("form[action='/account/sign-out-app'] button").first)
 
 
 CLIENT_CASES: dict[str, Callable[[MultiUserServers, Page], None]] = {

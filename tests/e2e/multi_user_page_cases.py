@@ -10,6 +10,7 @@ from nextcloud_mcp_server.errors import IssuerUnavailable, WrongAccount
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
+from tests.e2e.navigation import follow
 from tests.multi_user_pages import fails_with
 
 _LONG = "The remarkably long-winded research assistant for archives"
@@ -27,7 +28,7 @@ def _still(harness: MultiUserServers, page: Page) -> None:
 def _on_to_sign_in(harness: MultiUserServers, page: Page) -> None:
     _still(harness, page)
     _provision(harness, page)
-    page.get_by_role("button").click()
+    follow(page.get_by_role("button"))
     page.wait_for_url("**/oauth/sign-in")
 
 
@@ -52,30 +53,30 @@ def _consent_already(harness: MultiUserServers, page: Page) -> None:
 def _on_to_nextcloud(harness: MultiUserServers, page: Page) -> None:
     _still(harness, page)
     _consent(harness, page)
-    page.locator("button[value=allow]").click()
+    follow(page.locator("button[value=allow]"))
     page.wait_for_url("**/oauth/nextcloud")
 
 
 def _connected_as(harness: MultiUserServers, page: Page) -> None:
     _consent(harness, page)
     page.locator("[name='allow.notes'][value=change]").check()
-    page.locator("button[value=allow]").click()
+    follow(page.locator("button[value=allow]"))
     grant_as(page, "bob")
 
 
 def _done(harness: MultiUserServers, page: Page) -> None:
     _connected_as(harness, page)
-    page.locator("button[value=mine]").click()
+    follow(page.locator("button[value=mine]"))
 
 
 def _not_me(harness: MultiUserServers, page: Page) -> None:
     _connected_as(harness, page)
-    page.locator("button[value=not-mine]").click()
+    follow(page.locator("button[value=not-mine]"))
 
 
 def _declined(harness: MultiUserServers, page: Page) -> None:
     _consent(harness, page)
-    page.locator("button[value=deny]").click()
+    follow(page.locator("button[value=deny]"))
 
 
 def _failed(harness: MultiUserServers, page: Page) -> None:
@@ -98,12 +99,12 @@ def _sign_in_refused(harness: MultiUserServers, page: Page) -> None:
 def _issuer_down(harness: MultiUserServers, page: Page) -> None:
     _provision(harness, page)
     harness.consent_service.break_issuer(fails_with(IssuerUnavailable("No connection.")))
-    page.get_by_role("button").click()
+    follow(page.get_by_role("button"))
 
 
 def _other_nextcloud(harness: MultiUserServers, page: Page) -> None:
     _consent(harness, page)
-    page.locator("button[value=allow]").click()
+    follow(page.locator("button[value=allow]"))
     harness.consent_service.break_nextcloud(fails_with(WrongAccount("It opens bob.")))
     grant_as(page, "bob")
 
@@ -130,7 +131,7 @@ def _account(harness: MultiUserServers, page: Page) -> None:
 
 def _account_told(harness: MultiUserServers, page: Page) -> None:
     _account(harness, page)
-    page.locator("button[value=save]").first.click()
+    follow(page.locator("button[value=save]").first)
 
 
 def _account_twins(harness: MultiUserServers, page: Page) -> None:
@@ -154,14 +155,14 @@ def _account_sign_in(harness: MultiUserServers, page: Page) -> None:
 
 def _account_signed_out(harness: MultiUserServers, page: Page) -> None:
     _account_empty(harness, page)
-    page.locator("form[action='/account/sign-out'] button").click()
+    follow(page.locator("form[action='/account/sign-out'] button"))
 
 
 def _account_form(harness: MultiUserServers, page: Page) -> None:
     _account(harness, page)
     page.context.clear_cookies()
     harness.sign_in(page.context)
-    page.locator("button[value=save]").first.click()
+    follow(page.locator("button[value=save]").first)
 
 
 def _gone(harness: MultiUserServers, page: Page) -> None:

@@ -20,6 +20,7 @@ from nextcloud_mcp_server.web.cloud import ShowsCloud
 from tests.auth_fixtures import make_template
 from tests.authorization_pages import AuthorizationPages, open_authorization_pages
 from tests.cloud_fixtures import family_cloud
+from tests.e2e.navigation import follow
 from tests.e2e.served import Blocking, in_a_loop_of_its_own, listener, port_of, serving
 from tests.issuer_fake import ISSUER, Params
 from tests.multi_user_pages import NEXTCLOUD_HOST, MultiUserPages, config, url
@@ -88,12 +89,12 @@ async def _served(
 
 def sign_in_as(page: Page, name: str) -> None:
     """Choose the user who signs in, at the fake identity provider."""
-    page.get_by_role("link", name=f"Sign in as {name}").click()
+    follow(page.get_by_role("link", name=f"Sign in as {name}"))
 
 
 def grant_as(page: Page, name: str) -> None:
     """Confirm as a user, at the fake Nextcloud."""
-    page.get_by_role("link", name=f"Grant access as {name}").click()
+    follow(page.get_by_role("link", name=f"Grant access as {name}"))
 
 
 def _asks(

@@ -7,6 +7,7 @@ from playwright.sync_api import Page
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import Unreachable
 from nextcloud_mcp_server.storage.failure import Failure
+from tests.e2e.navigation import follow
 from tests.e2e.single_user_server import SingleUserServer
 
 FOUR = ("notes", "files", "calendar", "tasks")
@@ -27,7 +28,7 @@ def _answered(harness: SingleUserServer, page: Page, answer: str, *, without_not
     page.goto(harness.provision(elicitation_id))
     choose(page, "files", "read")
     choose(page, "notes", "off" if without_notes else "change")
-    page.locator(f"button[value={answer}]").click()
+    follow(page.locator(f"button[value={answer}]"))
     return elicitation_id
 
 
@@ -47,7 +48,7 @@ def _long_names(harness: SingleUserServer, page: Page) -> None:
 def _nothing_chosen(harness: SingleUserServer, page: Page) -> None:
     page.goto(harness.provision(harness.consent.open()))
     choose(page, "notes", "off")
-    page.locator("button[value=allow]").click()
+    follow(page.locator("button[value=allow]"))
 
 
 def _four_apps(harness: SingleUserServer, page: Page) -> None:
@@ -112,7 +113,7 @@ def _problem(harness: SingleUserServer, page: Page) -> None:
 def _no_cookies(harness: SingleUserServer, page: Page) -> None:
     page.goto(harness.provision(harness.consent.open()))
     page.context.clear_cookies()
-    page.locator("button[value=allow]").click()
+    follow(page.locator("button[value=allow]"))
 
 
 def _gone(harness: SingleUserServer, page: Page) -> None:

@@ -25,6 +25,7 @@ from nextcloud_mcp_server.server.modes.multi_user import MultiUserAuth
 from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
+from nextcloud_mcp_server.settings.names import env_name
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.records import Principal, SignedIn
 from tests.clients_fixtures import IN_ORDER
@@ -87,6 +88,10 @@ class OidcApp(People):
         """Restart this server with these settings changed."""
         await self.stop()
         await self.start(**overrides)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment of this server, for a command in a process of its own."""
+        return {env_name(name): str(value) for name, value in (self._settings() | self.overrides).items()}
 
     def _settings(self) -> dict[str, object]:
         return {

@@ -14,7 +14,10 @@ from nextcloud_mcp_server.settings.names import known_variables
 from tests.published_schemas import broken_rules_of_compose, read_yaml
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(path.name for path in ROOT.glob("docker-compose*.yml"))
+#: What an operator starts, and the Nextcloud that the contract suite is played against.
+STACKS = sorted(path.name for path in ROOT.glob("docker-compose*.yml"))
+CONTRACT = "tests/contract/compose.yml"
+FILES = [*STACKS, CONTRACT]
 #: Started once to give a volume to another account, and the only services with root in them.
 ROOT_ONCE = {"caddy-volume"}
 #: One command, after which they end.
@@ -22,6 +25,13 @@ ENDING = {"setup", "caddy-volume"}
 #: Has no port and no interface that could be asked.
 UNASKED = {"cron"}
 THEIRS = ("POSTGRES_", "NEXTCLOUD_ADMIN_", "OVERWRITE")
+#: Folders in which a program of an image writes while it runs, and what it writes there.
+WRITES = {
+    "nextcloud-mcp-server": ("/tmp",),  # what is kept for one call; the document worker's own folder
+    "redis": ("/data",),
+    "python": ("/work", "/tmp"),  # of the contract suite: what it installs
+    "caddy": ("/data", "/config"),
+}
 
 
 def text_of(name: str) -> str:
@@ -33,6 +43,7 @@ def services_of(name: str) -> dict[str, dict[str, Any]]:
 
 
 EVERY_SERVICE = [(file, name) for file in FILES for name in services_of(file)]
+IN_STACKS = [(file, name) for file, name in EVERY_SERVICE if file in STACKS]
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -58,7 +69,7 @@ def test_a_file_is_what_the_specification_of_compose_says(name: str) -> None:
     assert broken_rules_of_compose(read_yaml(ROOT / name)) == []
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", STACKS)
 def test_what_a_file_wants_to_be_told_is_a_setting(name: str) -> None:
     asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text_of(name)))
 
@@ -66,7 +77,7 @@ def test_what_a_file_wants_to_be_told_is_a_setting(name: str) -> None:
     assert asked <= set(known_variables())
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", STACKS)
 def test_what_a_file_tells_our_server_is_a_setting(name: str) -> None:
     told = {variable for service in services_of(name).values() for variable in service.get("environment", {})}
 
@@ -116,7 +127,7 @@ def test_an_account_can_write_into_the_volumes_that_are_mounted_for_it(file: str
     if built_from_us(service):
         assert targets <= ours, "a new volume takes over the owner of the image's folder"
     else:
-        assert targets <= {"/var/www/html", "/var/lib/postgresql/data", "/database", "/data"}
+        assert targets <= {"/var/www/html", "/var/lib/postgresql/data", "/database", "/data", "/source"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -124,7 +135,7 @@ def test_every_volume_and_secret_that_a_service_uses_is_declared_and_each_is_use
     document = read_yaml(ROOT / name)
     services = document["services"].values()
 
-    used = {source for service in services for source, _ in mounts(service)}
+    used = {source for service in services for source, _ in mounts(service) if not source.startswith(".")}
     secrets = {secret for service in services for secret in service.get("secrets", ())}
     configs = {config["source"] for service in services for config in service.get("configs", ())}
 
@@ -133,7 +144,7 @@ def test_every_volume_and_secret_that_a_service_uses_is_declared_and_each_is_use
     assert configs == set(document.get("configs", {}))
 
 
-@pytest.mark.parametrize(("file", "name"), EVERY_SERVICE)
+@pytest.mark.parametrize(("file", "name"), IN_STACKS)
 def test_a_secret_is_in_no_variable_of_a_file(file: str, name: str) -> None:
     told = services_of(file)[name].get("environment", {})
 
@@ -142,7 +153,7 @@ def test_a_secret_is_in_no_variable_of_a_file(file: str, name: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize(("file", "name"), EVERY_SERVICE)
+@pytest.mark.parametrize(("file", "name"), IN_STACKS)
 def test_a_container_that_stays_says_whether_it_is_well(file: str, name: str) -> None:
     service = services_of(file)[name]
 
@@ -173,6 +184,88 @@ def test_only_caddy_is_reached_from_other_machines(file: str, name: str) -> None
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == (
         ["80:80", "443:443"] if name == "caddy" else []
     )
+
+
+@pytest.mark.parametrize(("file", "name"), EVERY_SERVICE)
+def test_a_container_without_a_writable_root_can_write_where_its_program_does(file: str, name: str) -> None:
+    service = services_of(file)[name]
+    if not service.get("read_only"):
+        return
+
+    image = "nextcloud-mcp-server" if built_from_us(service) else service["image"].partition(":")[0]
+    writable = {folder.partition(":")[0] for folder in service["tmpfs"]}
+    writable |= {
+        target for source, target in mounts(service) if f"{source}:{target}:ro" not in service["volumes"]
+    }
+
+    assert set(WRITES[image]) <= writable
+
+
+@pytest.mark.parametrize(("file", "name"), EVERY_SERVICE)
+def test_an_image_of_others_names_its_version(file: str, name: str) -> None:
+    service = services_of(file)[name]
+    if built_from_us(service):
+        return
+
+    image, _, tag = service["image"].partition(":")
+    version = re.fullmatch(r"(?:\$\{\w+:-)?(\d[\d.]*)\}?(?:-\w+)?", tag)
+
+    assert image
+    assert version, "another main version, which an update alone may bring, can need a migration"
+
+
+def test_every_container_of_one_program_has_the_same_version() -> None:
+    images = {
+        services_of(file)[name]["image"]
+        for file, name in IN_STACKS
+        if not built_from_us(services_of(file)[name])
+    }
+
+    assert len({image.partition(":")[0] for image in images}) == len(images)
+
+
+def test_the_suite_that_deletes_everything_has_a_nextcloud_of_its_own() -> None:
+    document = read_yaml(ROOT / CONTRACT)
+    suite, nextcloud = document["services"]["contract"], document["services"]["nextcloud"]
+    (config,) = document["configs"].values()
+    told = suite["environment"]
+
+    names = {read_yaml(ROOT / name).get("name") for name in STACKS}
+    accounts = dict(pair.split(":") for pair in told["NEXTCLOUD_TEST_USERS"].split(","))
+    added = re.findall(r"OC_PASS=(\S+) occ user:add .* (\w+)\n", config["content"])
+    made = {uid: password for password, uid in added}
+
+    assert document["name"] not in names
+    assert suite["profiles"] == ["contract"]
+    assert not any(service.get("ports") for service in (suite, nextcloud))
+    assert told["NEXTCLOUD_TEST_URL"] == "http://nextcloud"
+    assert "nextcloud" in nextcloud["environment"]["NEXTCLOUD_TRUSTED_DOMAINS"].split()
+    assert accounts == made | {"admin": nextcloud["environment"]["NEXTCLOUD_ADMIN_PASSWORD"]}
+
+
+def test_the_suite_s_nextcloud_is_set_up_as_the_page_of_the_suite_asks() -> None:
+    page = text_of("tests/contract/README.md")
+    (config,) = read_yaml(ROOT / CONTRACT)["configs"].values()
+
+    set_up = dict(re.findall(r"occ config:system:set (\S+) --value=(\w+)", config["content"]))
+
+    assert set_up == {
+        "auth.bruteforce.protection.enabled": "false",
+        "ratelimit.protection.enabled": "false",
+        "hashingTimeCost": "1",
+        "hashingMemoryCost": "1024",
+    }
+    assert [name for name in set_up if name not in page] == []
+
+
+def test_the_suite_gets_every_file_that_it_reads() -> None:
+    script = read_yaml(ROOT / CONTRACT)["services"]["contract"]["entrypoint"][2]
+
+    copied = re.search(r"pyproject\.toml .*tests\b", script)
+
+    assert copied
+    assert [name for name in copied[0].split() if not (ROOT / name).exists()] == []
+    assert "--require-hashes --requirement /source/requirements.lock" in script
 
 
 @pytest.mark.parametrize(("file", "name"), EVERY_SERVICE)

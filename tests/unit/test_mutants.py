@@ -17,7 +17,7 @@ WITHOUT_GUARDS = {
     "auth/builtin/metadata.py", "auth/requester.py", "auth/consent/sign_in_flow.py", "auth/consent/views.py",
     "protocol/icons.py", "protocol/stdio.py",
     "storage/notify.py", "storage/engine.py", "storage/failure.py", "storage/models.py",
-    "storage/oauth_records.py", "storage/records.py", "storage/sqlite_driver.py",
+    "storage/oauth_records.py", "storage/overview.py", "storage/records.py", "storage/sqlite_driver.py",
     "storage/tokens.py", "web/messages.py", "web/po.py", "web/relative_time.py",
     "web/problem.py", "web/server_card.py", "auth/consent/policy.py",
 }  # fmt: skip

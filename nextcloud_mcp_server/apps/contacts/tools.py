@@ -3,6 +3,7 @@
 import re
 from contextlib import aclosing
 from datetime import date
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -70,9 +71,8 @@ async def nc_contacts_search_contacts(
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
     window = TopK[Card](_position, limit=limit, after=pagination.unseal(cursor, query, book))
-    held = HeldBytes()
 
-    async def look(name: str) -> None:
+    async def look(name: str, held: HeldBytes) -> None:
         async with aclosing(nc.client(ContactsClient).list_cards(name)) as cards:
             async for card in cards:
                 if not _matches(card.contact, words, number):
@@ -82,7 +82,9 @@ async def nc_contacts_search_contacts(
                 else:
                     remarks.add(_LEFT_OUT)
 
-    await (nc.client(ContactsClient).in_each(look) if book is None else look(book))
+    with HeldBytes(nc.uid) as held:
+        look_in = partial(look, held=held)
+        await (nc.client(ContactsClient).in_each(look_in) if book is None else look_in(book))
     page, more = window.page()
     rows = pagination.fit([results.row(card) for card in page])
     more = more or len(rows) < len(page)

@@ -169,18 +169,19 @@ class NotesClient(AppClient):
         notes: list[SearchedNote] = []
         listed_at = None
         complete = True
-        seen, held = 0, HeldBytes()
-        async for page in self._read_pages():
-            # Later chunks repeat the time of the first request; notes changed meanwhile are returned again.
-            listed_at = listed_at or page.listed_at
-            found = await _prepared(page.notes[: MOST_SEARCHED - seen], self._http.uid)
-            fitting = [one for one in found if held.take(one.size)]
-            notes += fitting
-            seen += len(found)
-            complete = complete and len(fitting) == len(page.notes)
-            if seen == MOST_SEARCHED:
-                complete = complete and page.cursor is None
-                break
+        seen = 0
+        with HeldBytes(self._http.uid) as held:
+            async for page in self._read_pages():
+                # Later chunks repeat the time of the first request; notes changed meanwhile are returned again.
+                listed_at = listed_at or page.listed_at
+                found = await _prepared(page.notes[: MOST_SEARCHED - seen], self._http.uid)
+                fitting = [one for one in found if held.take(one.size)]
+                notes += fitting
+                seen += len(found)
+                complete = complete and len(fitting) == len(page.notes)
+                if seen == MOST_SEARCHED:
+                    complete = complete and page.cursor is None
+                    break
         kept = KeptNotes.of(notes, listed_at or 0)
         if self._texts is not None:
             self._texts.keep(kept if listed_at is not None and complete else None)
@@ -210,7 +211,8 @@ class NotesClient(AppClient):
                 return None
             notes.append(found)
         renewed = KeptNotes.of(notes, listed_at)
-        return renewed if HeldBytes().take(renewed.size) else None
+        with HeldBytes(self._http.uid) as held:
+            return renewed if held.take(renewed.size) else None
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
         """Fetch every note with its text: one request per 500, more for long notes."""

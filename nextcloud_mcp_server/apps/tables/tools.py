@@ -158,19 +158,19 @@ async def _search(
 ) -> tuple[list[Row], int | None]:
     """Filter the rows here, since the API cannot; the second value is None where all were searched."""
     found: list[Row] = []
-    held = HeldBytes()
-    for offset in range(0, _SEARCHED_ROWS, _CHUNK):
-        rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
-        for number, row in enumerate(rows, offset):
-            if not matches(row):
-                continue
-            if not held.take(row.size):
-                return found, number
-            found.append(row)
-        if len(rows) < _CHUNK:
-            return found, None
-        seen = offset + len(rows)
-        await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
+    with HeldBytes(nc.uid) as held:
+        for offset in range(0, _SEARCHED_ROWS, _CHUNK):
+            rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
+            for number, row in enumerate(rows, offset):
+                if not matches(row):
+                    continue
+                if not held.take(row.size):
+                    return found, number
+                found.append(row)
+            if len(rows) < _CHUNK:
+                return found, None
+            seen = offset + len(rows)
+            await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
     return found, _SEARCHED_ROWS
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 
 import anyio
 import typer
@@ -20,6 +21,7 @@ from nextcloud_mcp_server.commands.doctor.client_documents import look_at_docume
 from nextcloud_mcp_server.commands.doctor.connections import look_at_connections
 from nextcloud_mcp_server.commands.doctor.login_flow import look_at_login_flow, uses_login_flow
 from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address, look_at_sign_in
+from nextcloud_mcp_server.commands.doctor.overview import look_at_overview
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.program import user_agent
@@ -42,6 +44,8 @@ def check(settings: Settings) -> int:
     failed = report(Finding(Verdict.WARN, "settings", sentence) for sentence in old_names)
     failed |= report(look_here(settings))
     failed |= report([anyio.run(look_at_database, settings)])
+    if settings.multi_user:
+        failed |= report(anyio.run(partial(look_at_overview, settings, clock=_now)))
     if settings.sandbox:
         failed |= report(anyio.run(_ask_sandbox, settings))
     elif settings.nextcloud_host is None:
@@ -63,6 +67,10 @@ def report(findings: Iterable[Finding]) -> bool:
     return failed
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 async def _ask_sandbox(settings: Settings) -> list[Finding]:
     async with with_nextcloud(settings) as own:
         return await _ask(own, own.require_nextcloud())
@@ -79,14 +87,12 @@ async def _ask(settings: Settings, address: str) -> list[Finding]:
             nextcloud,
             pool,
             base=str(url),
-            clock=lambda: datetime.now(UTC),
+            clock=_now,
             multi_user=multi_user,
             host=None if public_url is None else public_url.netloc,
         )
         if Verdict.FAIL not in {finding.verdict for finding in found}:
-            found += await look_at_connections(
-                settings, nextcloud, url=str(url), clock=lambda: datetime.now(UTC)
-            )
+            found += await look_at_connections(settings, nextcloud, url=str(url), clock=_now)
             if uses_login_flow(settings):
                 found.append(await look_at_login_flow(nextcloud))
         if multi_user:

@@ -1,6 +1,7 @@
 """What one call holds of many objects has one limit, and the result says what was left out."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import httpx2
@@ -31,10 +32,46 @@ def little(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return lambda most: monkeypatch.setattr(held_bytes, "MOST_BYTES", most)
 
 
-def test_what_does_not_fit_is_left_out_and_what_is_smaller_may_still_fit() -> None:
-    held = HeldBytes(10)
+def test_what_does_not_fit_is_left_out_and_what_is_smaller_may_still_fit(
+    little: Callable[[int], None],
+) -> None:
+    little(10)
+    with HeldBytes("alice") as held:
+        assert [held.take(size) for size in (6, 5, 4, 1, 0)] == [True, False, True, False, True]
 
-    assert [held.take(size) for size in (6, 5, 4, 1, 0)] == [True, False, True, False, True]
+
+def test_the_calls_of_a_user_share_one_limit(little: Callable[[int], None]) -> None:
+    little(10)
+    with HeldBytes("alice") as first, HeldBytes("alice") as second, HeldBytes("bob") as other:
+        assert [first.take(6), second.take(5), second.take(4), other.take(10)] == [True, False, True, True]
+
+
+def test_what_a_call_held_is_free_when_it_ends_or_fails(little: Callable[[int], None]) -> None:
+    little(10)
+    with HeldBytes("alice") as first:
+        for end in (nullcontext(), pytest.raises(RuntimeError, match="fails")):
+            with end, HeldBytes("alice") as second:
+                assert second.take(10)
+                if end.__class__ is not nullcontext:
+                    raise RuntimeError("fails")
+
+        assert first.take(10)
+
+
+async def test_two_calendars_read_at_once_share_the_limit(little: Callable[[int], None]) -> None:
+    sandbox = Sandbox()
+    calendar = sandbox.add_user("alice").calendars["personal"]
+    for uid in ("one", "two"):
+        calendar.put(f"{uid}.ics", EVENT.format(kind="VEVENT", uid=uid, text="x" * 1000), 0)
+    account = account_in(sandbox)
+    given = {"start": "2026-12-01", "end": "2026-12-31", "calendar": "personal"}
+    with HeldBytes(account.uid) as held:
+        little(100_000)
+        assert held.take(100_000)
+        beside = await call(account, "nc_calendar_list_events", **given)
+    after = await call(account, "nc_calendar_list_events", **given)
+
+    assert (len(beside.events), beside.note[:2], len(after.events)) == (0, "2 ", 2)
 
 
 def test_one_call_may_hold_more_than_is_kept_and_less_than_a_server_has() -> None:

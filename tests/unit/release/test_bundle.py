@@ -67,6 +67,7 @@ def test_the_command_writes_every_file_and_names_the_bundle_by_its_hash(
         "server.json",
         "all-in-one.json",
         "unraid.xml",
+        FACTS.sbom,
     }
     assert {path.name for path in tmp_path.iterdir()} == {Path(path).name for path in written}
     assert sha256 in {package.get("fileSha256") for package in entry["packages"]}

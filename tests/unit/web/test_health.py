@@ -87,7 +87,7 @@ async def test_it_is_ready_again_when_the_part_is_back_and_both_are_logged_once(
 
 
 async def test_a_part_that_does_not_answer_fails_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_MOST_SECONDS", 0.05)
+    monkeypatch.setattr(health, "MOST_SECONDS", 0.05)
 
     status, body = await asked(Readiness({"nextcloud": anyio.sleep_forever, "database": Part()}))
 

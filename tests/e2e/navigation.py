@@ -1,0 +1,27 @@
+"""Leads a browser from one page to the next, and waits until the next one is there."""
+
+from contextlib import suppress
+
+from playwright.sync_api import Error, Locator, Page
+
+_MARK = "element => { element.ownerDocument.documentElement.dataset.before = '' }"
+_STYLED = "() => [...document.querySelectorAll('link[rel=stylesheet]')].every(link => link.sheet)"
+
+
+def leave(page: Page) -> None:
+    """Go to an empty page; a redirect of the page before may begin at that moment and cut the first try off."""
+    with suppress(Error):
+        page.goto("about:blank")
+    page.goto("about:blank")
+
+
+def follow(pressed: Locator) -> None:
+    """Press a button or link, and wait for the heading and the style of the page that it leads to.
+
+    A click ends before its page is left. A page that leads on begins the next navigation at once, and a slow browser
+    may then tell neither of the navigation to that page nor of its load: so the old page is marked instead.
+    """
+    pressed.evaluate(_MARK)
+    pressed.click(no_wait_after=True)
+    pressed.page.locator("html:not([data-before]) h1").first.wait_for()
+    pressed.page.wait_for_function(_STYLED)
