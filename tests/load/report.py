@@ -13,6 +13,7 @@ from tests.load.servers import TIMED
 
 #: The first heading of what is written by hand below the measurements.
 BY_HAND = "\n## Many people\n"
+_ALSO_BY_HAND = "\n## Replicas\n"
 MARKS = {True: "✓", False: "✗", None: "·"}
 
 
@@ -238,11 +239,22 @@ def document(measured: Measured, before: str = "", *, whole: bool = False) -> st
     if before and not whole:
         found = _merged(list(_rows(before)), found)
     packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "httpx2", "uvicorn"))
-    return _DOCUMENT.format(
-        table=table(found),
-        details=details(measured) if measured.calls or whole or not before else _section(before),
-        machine=f"Python {platform.python_version()} on {sys.platform}, {os.cpu_count()} cores; {packages}",
-    ) + "".join(before.partition(BY_HAND)[1:])
+    return (
+        _DOCUMENT.format(
+            table=table(found),
+            details=details(measured) if measured.calls or whole or not before else _section(before),
+            machine=f"Python {platform.python_version()} on {sys.platform}, {os.cpu_count()} cores; {packages}",
+        )
+        + _split(before)[1]
+    )
+
+
+def _split(page: str) -> tuple[str, str]:
+    """Return what this program writes of a page, and what is written by hand below."""
+    at = min(
+        (page.find(heading) for heading in (BY_HAND, _ALSO_BY_HAND) if heading in page), default=len(page)
+    )
+    return page[:at], page[at:]
 
 
 def _merged(before: list[Metric], found: list[Metric]) -> list[Metric]:
@@ -272,7 +284,7 @@ def _rows(page: str) -> Iterator[Metric]:
 
 def _section(page: str) -> str:
     """Return the section about calls of a page."""
-    lines = page.partition(BY_HAND)[0].partition("## Calls")[2].splitlines()
+    lines = _split(page)[0].partition("## Calls")[2].splitlines()
     return "\n".join(line for line in lines if line.startswith("|"))
 
 

@@ -27,6 +27,8 @@ from tests.load_cluster import LoadCluster, open_cluster
 
 #: So that a token is refreshed each minute: this server does so half a minute before its end.
 _TOKEN_SECONDS = 90
+#: A trend needs some.
+_LEAST_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ async def _watched(plan: Plan, watch: Watch, ledger: Ledger, cluster: LoadCluste
         await anyio.sleep(max(0.0, began + number * every - anyio.current_time()))
         now = anyio.current_time() - began
         watch.look(now)
-        if plan.until is not None and plan.until(ledger):
+        if plan.until is not None and plan.until(ledger) and number >= _LEAST_SAMPLES:
             break
         if now // 60 > told:
             told = int(now // 60)

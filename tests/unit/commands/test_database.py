@@ -11,6 +11,7 @@ import pytest
 from nextcloud_mcp_server.commands import database
 from nextcloud_mcp_server.errors import ConfigurationError, StorageError
 from nextcloud_mcp_server.settings.environment import Settings, load
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION
 
 Capture = pytest.CaptureFixture[str]
 
@@ -39,7 +40,7 @@ def test_a_copy_is_whole_and_its_owner_s_alone_while_another_process_writes(
         database.backup(settings, copy)
         writer.execute("ROLLBACK")
 
-    assert version_of(copy) == "0012"
+    assert version_of(copy) == SCHEMA_VERSION
     if sys.platform != "win32":
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     told = capsys.readouterr()
@@ -57,7 +58,7 @@ def test_a_copy_is_printed_for_another_machine_and_leaves_no_file(
     printed = tmp_path / "printed.db"
     sys.stdout.flush()
     printed.write_bytes(capfdbinary.readouterr().out)
-    assert version_of(printed) == "0012"
+    assert version_of(printed) == SCHEMA_VERSION
     assert sorted(path for path in settings.data_path.iterdir() if not path.name.startswith("state.db-")) == [
         path for path in before if not path.name.startswith("state.db-")
     ]

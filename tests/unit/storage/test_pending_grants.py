@@ -29,7 +29,7 @@ URL = "https://cloud.example.org"
 async def released(database: Database) -> list[str]:
     """Release what is due, and list the access tokens that are to be ended at Nextcloud."""
     await database.pending_grants.release_due(nextcloud_url=URL)
-    items = await database.outbox.lease_due(owner="test", lease=timedelta(hours=1))
+    items = await database.outbox.lease_due(owner="test", lease=timedelta(minutes=5))
     assert {(item.kind, item.login_name, item.nextcloud_url) for item in items} <= {
         ("revoke_tokens", "nextcloud_oauth2", URL)
     }
@@ -109,7 +109,7 @@ async def test_an_unconfirmed_grant_is_ended_at_nextcloud(
     assert await database.pending_grants.find(asked.id, sign_in="browser-1") is None
     assert await database.pending_grants.take(asked.id, sign_in="browser-1") is None
     assert await database.pending_grants.release_due(nextcloud_url=URL) == 1
-    [item] = await database.outbox.lease_due(owner="test", lease=timedelta(hours=1))
+    [item] = await database.outbox.lease_due(owner="test", lease=timedelta(minutes=5))
     assert load_tokens(item.secret) == held.tokens
     assert item.principal == held.principal
     assert await database.pending_grants.release_due(nextcloud_url=URL) == 0

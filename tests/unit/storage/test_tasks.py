@@ -253,7 +253,16 @@ async def test_a_client_that_the_operator_removes_loses_the_tasks_of_all_its_use
 ) -> None:
     await database.clients.save(
         Client(
-            "claude", "registered", "Claude", ("http://127.0.0.1/",), "none", None, frozenset(), now(), None
+            "claude",
+            "registered",
+            "Claude",
+            ("http://127.0.0.1/",),
+            "none",
+            None,
+            frozenset(),
+            now(),
+            None,
+            native=True,
         )
     )
     own = [await ended(database, owner), await begun(database, TaskOwner(bob, "claude"))]

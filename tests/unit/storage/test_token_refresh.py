@@ -45,7 +45,7 @@ async def current(database: Database) -> Credential:
 
 
 async def outbox_of(database: Database) -> list[OutboxItem]:
-    return await database.outbox.lease_due(owner="test", lease=timedelta(hours=1))
+    return await database.outbox.lease_due(owner="test", lease=timedelta(minutes=5))
 
 
 @pytest.mark.parametrize("refresh", ["refresh-1", None])

@@ -13,7 +13,8 @@ from nextcloud_mcp_server.tools.documents import Documents
 from tests.dav_fakes import account_in, call_with
 from tests.document_files import read_here
 
-MOMENT = 1_795_874_660
+# Later than every message of the sandbox, whose times are counted back from now.
+MOMENT = 4_102_444_800
 BOB = ("Bob Builder", "bob@example.test")
 
 

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.storage.engine import file_url
 from nextcloud_mcp_server.storage.failure import Failure
+from nextcloud_mcp_server.storage.recognition import SCHEMA_VERSION
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.sealed_rows import ALICE, Rows
 
@@ -83,7 +84,7 @@ async def test_a_healthy_server_is_seen_at_one_glance(configure: Configure) -> N
     assert found["consent requests"].text.startswith("2 open; of the last 24 hours 1 complete, 0 declined, ")
     assert found["revocations"].text == "1 are still to be sent to Nextcloud"
     assert found["clean-up"].text == "no row is over its time"
-    assert found["database size"].text.endswith("kB, schema 0012")
+    assert found["database size"].text.endswith(f"kB, schema {SCHEMA_VERSION}")
 
 
 async def test_no_line_names_a_user_or_a_client(configure: Configure) -> None:
@@ -103,7 +104,7 @@ async def test_rows_whose_key_is_missing_are_counted_by_table(configure: Configu
     rows = (await look(other))["rows"]
 
     assert rows.verdict is Verdict.WARN
-    assert "18 were sealed with a key that is missing" in rows.text
+    assert "19 were sealed with a key that is missing" in rows.text
     assert "1 of credentials" in rows.text
 
 
