@@ -43,6 +43,8 @@ COMMAND: Final = (
 
 _PROGRESS: Final = re.compile(r"(\d{1,9}) (\d{1,9})")
 _LONGEST_LINE: Final = 200
+#: So many messages that arrive at once are read, the last ones.
+_MOST_LINES: Final = 100
 #: The minimum interval between progress reports.
 _REPORT_SECONDS: Final = 0.5
 _ENDS: Final = frozenset(cast("tuple[End, ...]", get_args(End)))
@@ -149,8 +151,7 @@ class _Taken:
         async for piece in stream:
             *lines, begun = (begun + piece.decode("ascii", "replace")).split("\n")
             begun = begun[-_LONGEST_LINE:]
-            # Of many at once only the last progress matters; the end is the last message.
-            for line in lines[-2:]:
+            for line in lines[-_MOST_LINES:]:
                 await self._word(line)
             written += len(piece)
             if written > MAX_MESSAGE_BYTES:

@@ -1,6 +1,6 @@
 """Tools for the Notes app."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated
 
@@ -30,6 +30,8 @@ _MAX_SEGMENT_BYTES = 250
 #: With the title appended, the maximum path of Nextcloud (4000).
 _MAX_CATEGORY_BYTES = 3500
 _LISTED = 10
+#: About as many has a title with its path.
+_TITLE_CHARACTERS = 100
 
 
 @notes.tool("List notes", read_only=True)
@@ -231,7 +233,9 @@ async def _by_name(nc: Account, name: str) -> Id:
     wanted = folded(name.strip().strip("/"))
     listed = [note async for note in nc.client(NotesClient).list_all()]
     for names in (_paths, _titles):
-        found = [note for note in listed if wanted in {folded(one) for one in names(note)}]
+        # There may be tens of thousands.
+        work = partial(_of_name, listed, wanted, names)
+        found = await aside(work, uid=nc.uid, size=_TITLE_CHARACTERS * len(listed))
         if len(found) > 1:
             ids = ", ".join(f"{note.id} (category “{note.category}”)" for note in found[:_LISTED])
             raise InvalidInput(f"{len(found)} notes have that title. Send the 'note_id' of one: {ids}.")
@@ -247,6 +251,10 @@ async def _left_behind(nc: Account, before: Note | None, note: Note) -> str | No
     return await note_pictures.left_behind(
         nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
     )
+
+
+def _of_name(listed: Iterable[Note], wanted: str, names: Callable[[Note], tuple[str, ...]]) -> list[Note]:
+    return [note for note in listed if wanted in {folded(one) for one in names(note)}]
 
 
 def _folder(path: str) -> str:
