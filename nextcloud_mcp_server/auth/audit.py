@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 FLUSH_SECONDS = 2.0
 BATCH = 200
 
+#: It is tried every few seconds; the log needs the same failure less often.
+_TELL_AGAIN_SECONDS = 30
+
 #: Entries kept at most while the database cannot be written; the oldest are dropped first.
 MOST_WAITING = 10_000
 
@@ -44,6 +47,7 @@ class AuditLog:
         self._entries: list[AuditEntry] = []
         self._callers: dict[tuple[str, str, str], Caller] = {}
         self._work = anyio.Event()
+        self._tell_at = float("-inf")
 
     async def record(
         self,
@@ -105,5 +109,9 @@ class AuditLog:
         try:
             await self.flush()
         except Exception:  # a supervisor: a full disk must not stop users from reading
-            logger.exception("the audit could not be written; trying again")
             self._work.set()
+            if anyio.current_time() >= self._tell_at:
+                logger.exception("the audit could not be written; trying again")
+                self._tell_at = anyio.current_time() + _TELL_AGAIN_SECONDS
+        else:
+            self._tell_at = float("-inf")

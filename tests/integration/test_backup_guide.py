@@ -121,8 +121,20 @@ async def test_postgresql_is_backed_up_beside_the_server_and_restored_into_an_em
         if value is not None:
             monkeypatch.setenv(variable, str(value))
     name = parts.path.strip("/")
-    async with open_builtin_app(tmp_path / "data", database_url=postgres_url) as builtin_app:
-        # The tests' database in place of the guide's `mcp`.
-        await played(
-            builtin_app, database="PostgreSQL", empty=f"dropdb --force {name}", replace=("mcp", name)
-        )
+    psql = partial(shell, folder=tmp_path, variables={"PGDATABASE": name})
+    # The server's account is no administrator. The tests' schema gets the owner that PostgreSQL gives by itself.
+    made = f"create role {name} login password $$p$$; alter database {name} owner to {name}"
+    await psql(f"psql --quiet --command '{made}; alter schema public owner to pg_database_owner'")
+    host = parts.netloc.rpartition("@")[2]
+    theirs = parts._replace(netloc=f"{name}:p@{host}").geturl()
+    try:
+        async with open_builtin_app(tmp_path / "data", database_url=theirs) as builtin_app:
+            # The tests' database and account in place of the guide's `mcp`.
+            await played(
+                builtin_app, database="PostgreSQL", empty=f"dropdb --force {name}", replace=("mcp", name)
+            )
+        may = f"select has_schema_privilege('{name}', 'public', 'CREATE')"
+        assert await psql(f'psql --tuples-only --no-align --command "{may}"') == "t\n"
+    finally:
+        ended = f"reassign owned by {name} to current_user; drop owned by {name}; drop role {name}"
+        await psql(f"psql --quiet --command '{ended}'")

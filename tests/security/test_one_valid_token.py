@@ -16,6 +16,7 @@ import anyio
 import httpx2
 import pytest
 from pydantic import SecretStr
+from starlette.types import ASGIApp, Message, Scope
 
 from nextcloud_mcp_server.apps.files import edit as files_edit
 from nextcloud_mcp_server.apps.notes import client as notes_client
@@ -34,6 +35,7 @@ from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
@@ -45,6 +47,11 @@ from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 
 Mode = Callable[[Path], AbstractAsyncContextManager[tuple[OidcApp, str]]]
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 OPEN = {"Accept": "application/json, text/event-stream"}
 
 
@@ -580,6 +587,66 @@ async def test_streams_are_open_to_a_number_and_then_refused(harness: ProcessHos
             group.cancel_scope.cancel()
 
     assert answers == [429]
+
+
+@pytest.mark.parametrize("modern", [True, False], ids=["2026-07-28", "2025-11-25"])
+async def test_a_client_that_has_gone_ends_its_call_where_the_protocol_says_so(
+    monkeypatch: pytest.MonkeyPatch, harness: ProcessHost, process: Process, *, modern: bool
+) -> None:
+    """2026-07-28, basic/patterns/cancellation: a disconnect is the cancellation; before, a call goes on."""
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def hang(*_: object) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def leave(app: ASGIApp, headers: Mapping[str, str], body: bytes) -> None:
+        left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if left:
+                return left.pop()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            del message
+
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope: Scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "https",
+            "path": "/mcp", "raw_path": b"/mcp", "root_path": "", "query_string": b"", "headers": raw,
+            "client": ("192.0.2.1", 5), "server": ("mcp.test", 443),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    monkeypatch.setattr(mcp_server.Server, "call_tool", hang)
+    async with serving(harness, process) as served, served.session(token()) as session:
+        headers = OPEN | {
+            "Host": "mcp.test",
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {token()}",
+        }
+        params: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
+        if modern:
+            headers |= {
+                "MCP-Protocol-Version": "2026-07-28",
+                "Mcp-Method": "tools/call",
+                "Mcp-Name": params["name"],
+            }
+            params["_meta"] = META
+        else:
+            headers |= {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": session.id}
+        body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}).encode()
+        with anyio.fail_after(60):
+            await leave(served.app, headers, body)
+        with anyio.move_on_after(60 if modern else 0.05):
+            await ended.wait()
+
+        assert ended.is_set() is modern
 
 
 @asynccontextmanager

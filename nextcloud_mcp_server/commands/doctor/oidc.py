@@ -61,7 +61,15 @@ async def look_at_own_address(settings: Settings, pool: httpx2.AsyncClient) -> F
     """Check that the public address leads to this server, through any proxy before it."""
     try:
         answer = await body.look(pool, "GET", f"{settings.server_url}/healthz")
-    except httpx2.HTTPError:
+    except httpx2.HTTPError as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return Finding(
+                Verdict.WARN,
+                "own address",
+                f"the certificate of {settings.server_url} is not trusted here. If it comes from an authority of your "
+                "own, set NEXTCLOUD_CA_BUNDLE to its PEM file and give the authority to the users' devices; else look "
+                "at the certificate of the reverse proxy.",
+            )
         return Finding(
             Verdict.WARN,
             "own address",

@@ -109,6 +109,19 @@ async def test_the_background_goes_on_after_a_failure(
     assert await written(process, harness) == ["read"]
 
 
+async def test_a_failure_that_stays_is_logged_once_and_the_next_one_again(
+    harness: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        await note(process.audit, harness)
+        with harness.failing("INSERT ON audit"):
+            for _ in range(3):
+                await stop_at_once(process)
+        await stop_at_once(process)
+
+    assert caplog.text.count("the audit could not be written") == 2
+
+
 async def stop_at_once(process: Process) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(process.audit.run)

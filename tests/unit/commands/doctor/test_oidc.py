@@ -43,6 +43,14 @@ async def sends_back(request: httpx2.Request, error: str = "login_required") -> 
     return httpx2.Response(302, headers={"Location": f"{query['redirect_uri']}?error={error}&state=doctor"})
 
 
+async def untrusted(request: httpx2.Request) -> httpx2.Response:
+    """Fail as a connection to a host does whose certificate no known authority signed."""
+    raise httpx2.ConnectError(
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:992)",
+        request=request,
+    )
+
+
 def pool(handler: Callable[..., object]) -> httpx2.AsyncClient:
     transport = httpx2.MockTransport(handler)  # type: ignore[arg-type]
     return open_pool(ca_bundle=None, user_agent="doctor", transport=transport)
@@ -303,6 +311,7 @@ async def test_the_public_address_must_be_a_nextcloud_too() -> None:
         (answering(502), Verdict.FAIL, "check where the reverse proxy sends it"),
         (answering(200, html="Welcome to nginx"), Verdict.FAIL, "check where the reverse proxy sends it"),
         (silent, Verdict.WARN, "does not answer from here"),
+        (untrusted, Verdict.WARN, "is not trusted here"),
     ],
 )
 async def test_our_own_address_is_tried_from_outside(
