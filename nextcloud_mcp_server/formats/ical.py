@@ -10,17 +10,24 @@ from typing import Final, Union
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import content_line
-from nextcloud_mcp_server.formats.content_line import fold, newline_of, unescape, unfold
+from nextcloud_mcp_server.formats.content_line import Pieces, fold, newline_of, unescape, unfold
 
 #: Enough of an object to see its line ends.
 _FIRST_LINE: Final = 75
 #: A line with its folds, and its name, unless that is folded; a full calendar has ten thousand of them.
-_LOGICAL = re.compile(r"((?:([A-Za-z0-9-]+)[;:])?[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z))")
+_LOGICAL = re.compile(r"(?:([A-Za-z0-9-]+)[;:])?[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)")
 _NAME = re.compile(r"\s*([A-Za-z0-9-]+)[;:]")
 _HEAD = re.compile(r'(?:"[^"]*"|[^":])*:')
 _PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";])*)')
 #: Deeper than any real object: an alarm in an event in a calendar.
 _DEEPEST: Final = 8
+#: A real object has at most two thousand lines: one for each guest or changed occurrence.
+_MOST_LINES: Final = 20_000
+#: Memory for a text with its parsed lines, at most: a multiple of the text, and for each line and part (measured).
+_TEXT_BYTES: Final = 4
+_LINE_BYTES: Final = 450
+_PART_BYTES: Final = 200
+_OBJECT_BYTES: Final = 2_000
 #: Characters that no text may contain (RFC 5545 §3.1); tab and line feed are allowed.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -192,19 +199,33 @@ class Component:
         self.items[index : index + 1] = [] if new is None else [new]
 
 
+def memory(pieces: Pieces) -> int:
+    """Return how many bytes a text takes together with its parsed lines, at most.
+
+    Of a text that has too many, nothing is parsed.
+    """
+    if pieces.too_many(_MOST_LINES):
+        return pieces.size + _OBJECT_BYTES
+    return pieces.memory(text=_TEXT_BYTES, line=_LINE_BYTES, part=_PART_BYTES, whole=_OBJECT_BYTES)
+
+
 def read(text: str) -> Component:
     """Parse a calendar object.
 
     Raises:
-      Unreadable: It is not exactly one `VCALENDAR`.
+      Unreadable: It is not exactly one `VCALENDAR`, or has too many lines or parts.
     """
+    if wrong := Pieces.of(text).too_many(_MOST_LINES):
+        raise Unreadable(wrong)
     # White space at the end of a property's text may be missing, and with it the end of the last line.
     if not text.endswith("\n"):
         text += newline_of(text)
     root = Component("", [])
     open_ = [root]
-    for raw, name in _LOGICAL.findall(text):
-        line = Line(raw, name)
+    # One by one: a search for all would let no other thread run until it ends.
+    for found in _LOGICAL.finditer(text):
+        raw = found[0]
+        line = Line(raw, found[1] or "")
         if line.name == "BEGIN":
             below = Component(line.value.strip().upper(), [line])
             open_[-1].items.append(below)

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from nextcloud_mcp_server.formats.content_line import escape, fold, newline_of, split, unescape, unfold
+from nextcloud_mcp_server.formats.content_line import (
+    Pieces,
+    escape,
+    fold,
+    newline_of,
+    split,
+    unescape,
+    unfold,
+)
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _HEAD = re.compile(r'\s*(?:([\w-]+)\.)?([\w-]+)((?:;(?:"[^"\r\n]*"|[^":;])*)*):', re.ASCII)
@@ -31,6 +39,22 @@ _WRITING: Final = frozenset({"ENCODING", "CHARSET"})
 _WRITTEN = re.compile(r"QUOTED-PRINTABLE|BASE64|ENCODING|CHARSET|[78]BIT|TYPE=\"?B\b|;B[;:]", re.IGNORECASE)
 #: Properties with parts separated by semicolons.
 _STRUCTURED: Final = frozenset({"N", "ADR", "ORG"})
+#: A real card has a few hundred lines; one of a group has one for each member.
+_MOST_LINES: Final = 10_000
+#: Memory for a parsed card and its fields, at most: for the text as a multiple, and for each line and part (measured).
+_TEXT_BYTES: Final = 6
+_LINE_BYTES: Final = 1_100
+_PART_BYTES: Final = 200
+_CARD_BYTES: Final = 4_000
+
+
+class TooLong(Exception):
+    """A card has so many lines or parts that it is not parsed."""
+
+
+def memory(pieces: Pieces) -> int:
+    """Return how many bytes a parsed card takes with its fields, at most."""
+    return pieces.memory(text=_TEXT_BYTES, line=_LINE_BYTES, part=_PART_BYTES, whole=_CARD_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +196,8 @@ _Places = dict[_Place, None]
 class VCard:
     """The lines of a card, for reading and changing.
 
-    A card may have a million lines. So a change finds its place without looking at the others: by the line itself, by
-    its name and by its group.
+    A card may have thousands of lines. So a change finds its place without looking at the others: by the line itself,
+    by its name and by its group.
     """
 
     def __init__(self, lines: Iterable[Line], newline: str) -> None:
@@ -188,9 +212,20 @@ class VCard:
         for line in lines:
             self._insert(line, self._last)
 
+    def __del__(self) -> None:
+        """Free the places now: they refer to each other, so they would wait for the garbage collector."""
+        for place in self._place_of.values():
+            place.before = None
+
     @classmethod
     def read(cls, text: str) -> "VCard":
-        """Parse a card; accepts malformed ones."""
+        """Parse a card; accepts malformed ones.
+
+        Raises:
+          TooLong: It has too many lines or parts.
+        """
+        if wrong := Pieces.of(text).too_many(_MOST_LINES):
+            raise TooLong(wrong)
         newline = newline_of(text)
         if text and not text.endswith("\n"):
             # White space at the end of a property's text may be missing, and with it the end of the last line.
@@ -319,7 +354,8 @@ def _logical(text: str) -> Iterable[str]:
     """Yield each logical line with its folds."""
     line: list[str] = []
     printable = False
-    for physical in _PHYSICAL.findall(text):
+    for found in _PHYSICAL.finditer(text):
+        physical = found[0]
         goes_on = printable and line[-1].rstrip().endswith("=")
         if line and not goes_on and not physical.startswith((" ", "\t")):
             yield "".join(line)

@@ -9,7 +9,8 @@ from pydantic import TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent, Topic
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 
 T = TypeVar("T")
@@ -46,7 +47,8 @@ class AppClient:
 
     async def _request(self, method: str, path: str, kind: type[T], **options: Unpack[RequestOptions]) -> T:
         """Send one request; return the JSON of the response as a model."""
-        return decoded(await self._http.request(method, path, **options), _adapter(kind))
+        response = await self._http.request(method, path, **options)
+        return await decoded_aside(response, _adapter(kind), uid=self._http.uid)
 
     async def _request_ocs(
         self, method: str, path: str, kind: type[T], **options: Unpack[RequestOptions]

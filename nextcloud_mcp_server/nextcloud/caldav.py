@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from typing import Final
 from uuid import uuid4
@@ -11,9 +12,11 @@ from uuid import uuid4
 import httpx2
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats.content_line import Pieces
 from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.calendar_errors import NO_CALENDAR, NO_OBJECT
 from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, WIDE_AT_ONCE
@@ -209,7 +212,9 @@ class CalDav:
             await self._trash.restore(trashed)
         except errors.NextcloudError as error:
             raise calendar_errors.worded(error) from None
-        found = await self.objects(trashed.calendar, kind, uid=uid_of(trashed.text))
+        read = partial(uid_of, trashed.text)
+        uid = await aside(read, uid=self._http.uid, size=Pieces.of(trashed.text).work)
+        found = await self.objects(trashed.calendar, kind, uid=uid)
         if not found:
             raise errors.NotFound(
                 "It was taken out of the trash and not found in its calendar. Look with nc_calendar_list_events or "
@@ -269,13 +274,18 @@ class CalDav:
         self, error: errors.NextcloudError, object_id: str, text: str
     ) -> errors.NextcloudError:
         """Return the error that names the object in the trash that has the same UID; looks it up."""
-        calendar, uid = object_id.partition("/")[0], uid_of(text)
+        calendar = object_id.partition("/")[0]
         try:
-            twins = [
-                each for each in await self._trash.all() if each.calendar == calendar and each.uid == uid
-            ]
+            trashed = [each for each in await self._trash.all() if each.calendar == calendar]
         except file_errors.NOT_SEEN:
-            twins = []
+            trashed = []
+
+        def same() -> list[Trashed]:
+            uid = uid_of(text)
+            return [each for each in trashed if each.uid == uid]
+
+        work = sum(Pieces.of(each).work for each in (text, *(one.text for one in trashed)))
+        twins = await aside(same, uid=self._http.uid, size=work)
         newest = max(twins, key=lambda each: each.age, default=None)
         if newest is None:
             return calendar_errors.uid_taken(error, since="", id_="", etag=None)

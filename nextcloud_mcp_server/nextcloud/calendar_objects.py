@@ -5,27 +5,25 @@ are cached with the state that was known before they were requested, so they are
 used only in a call in which Nextcloud has just listed the calendar with the same state.
 """
 
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import ClassVar, Final, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from nextcloud_mcp_server.formats import ical
+from nextcloud_mcp_server.formats.content_line import Pieces
 from nextcloud_mcp_server.formats.recurrence import Series
 from nextcloud_mcp_server.nextcloud import parallel, user_zone
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.caldav import CalDav, Stored
 from nextcloud_mcp_server.nextcloud.calendar_errors import DECK
 from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES, CachedContent
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 
-#: Memory for a text together with its parsed lines, as a multiple of its size (measured: 9.6).
-_READ: Final = 10
-_OBJECT_BYTES: Final = 500
-
 ObjectKind = Literal["VEVENT", "VTODO"]
+_T = TypeVar("_T")
 
 
 class ReadObject:
@@ -49,7 +47,7 @@ class ReadObject:
 
 
 def _size(text: str) -> int:
-    return sys.getsizeof(text) * _READ + _OBJECT_BYTES
+    return ical.memory(Pieces.of(text))
 
 
 Range = tuple[datetime, datetime]
@@ -128,6 +126,10 @@ class CalendarObjectsClient(AppClient):
     def from_connection(cls, connection: Connection) -> Self:
         """Build the client."""
         return cls(connection)
+
+    async def _aside(self, work: Callable[[], _T], *texts: str) -> _T:
+        """Work on the texts of objects, on long ones in a thread."""
+        return await aside(work, uid=self._http.uid, size=sum(Pieces.of(text).work for text in texts))
 
     async def zone(self) -> tzinfo:
         """Return the user's time zone, which is cached."""

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
-#: Bytes of memory, with what is made of the texts: 10,000 notes of a page each, or as many events.
-MOST_BYTES: Final = 134_217_728
+#: Bytes of memory, with what is made of the texts: thousands of notes of a page each, or of events.
+MOST_BYTES: Final = 67_108_864
 
 
 class _UserBytes:

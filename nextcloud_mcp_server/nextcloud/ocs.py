@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 import httpx2
 from pydantic import TypeAdapter
 
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 _T = TypeVar("_T")
 
@@ -38,7 +39,7 @@ async def send(
     response = await http.request(
         method, f"/ocs/v2.php{path}", params={"format": "json"}, json=json, sentences=sentences
     )
-    return decoded(response, kind).ocs.data
+    return (await decoded_aside(response, kind, uid=http.uid)).ocs.data
 
 
 async def get(
@@ -59,4 +60,4 @@ async def get(
     response = await http.request(
         "GET", f"/ocs/v2.php{path}", params=asked, sentences=sentences, timeout_seconds=timeout_seconds
     )
-    return decoded(response, kind).ocs.data, response
+    return (await decoded_aside(response, kind, uid=http.uid)).ocs.data, response

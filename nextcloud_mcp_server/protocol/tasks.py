@@ -41,6 +41,8 @@ from nextcloud_mcp_server.storage.task_records import (
 
 #: The shortest lifetime that a client of 2025-11-25 may ask for: it must be able to fetch the result.
 SHORTEST: Final = timedelta(minutes=1)
+#: A call with longer arguments is not started again: they would be stored for as long as its result.
+LONGEST_ARGUMENTS: Final = 16_384
 #: How often `tasks/result` looks whether the task has ended.
 RESULT_SECONDS: Final = 1.0
 
@@ -200,6 +202,8 @@ class Tasks(Extension):
         """
         arguments = cast("Mapping[str, Any]", (ctx.params or {}).get("arguments") or {})
         kept = task_wire.written(arguments) if self._tools[tool] else None
+        if kept is not None and len(kept) > LONGEST_ARGUMENTS:
+            kept = None
         try:
             rows = await self.runner.rows()
             return await rows.create(
@@ -270,11 +274,14 @@ class Tasks(Extension):
 
     async def _rescue(self, ctx: ServerRequestContext[Any, Any], task: Task) -> None:
         """Start a lost task again if its tool only reads, with the access of the client that asks; else fail it."""
-        rows = await self.runner.rows()
+        rows, chain = await self.runner.rows(), _chain.get()
+        again = task.arguments is not None and self.runner.is_ready
+        if again and self.runner.count(task.owner.principal) >= MOST_RUNNING:
+            # It waits until another task of this user has ended.
+            return
         if not self._permits(ctx, task.tool) or not await rows.take(task, self.runner.lease):
             return
-        chain = _chain.get()
-        if task.arguments is None or chain is None or not self.runner.is_ready:
+        if chain is None or not again:
             await rows.finish(
                 task, self.runner.lease, TaskStatus.FAILED, outcome=task_wire.failed(LOST), message=LOST
             )

@@ -174,7 +174,8 @@ def whole(text: str, mime_type: str, *, too_large: str) -> Contents:
     Raises:
       TooLarge: It does not fit into one response.
     """
-    if len(text.encode()) > MAX_BYTES:
+    # A text of megabytes is not copied to be measured.
+    if len(text) > MAX_BYTES or len(text.encode()) > MAX_BYTES:
         raise TooLarge(too_large)
     return Contents(text, mime_type)
 

@@ -27,7 +27,9 @@ def is_due(due_at: ColumnElement[datetime], now: datetime) -> ColumnElement[bool
     return or_(due_at <= now, due_at > now + LONGEST_PAUSE)
 
 
-def is_free(lease_until: ColumnElement[datetime | None], now: datetime) -> ColumnElement[bool]:
+def is_free(
+    lease_until: ColumnElement[datetime] | ColumnElement[datetime | None], now: datetime
+) -> ColumnElement[bool]:
     """Return the condition that no process holds a lease."""
     return or_(lease_until.is_(None), lease_until <= now, lease_until > now + LONGEST_LEASE)
 

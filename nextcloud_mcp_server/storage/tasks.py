@@ -24,6 +24,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    not_,
     select,
     update,
 )
@@ -31,6 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.columns import SealedValue, UtcTime
+from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
 from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by
 from nextcloud_mcp_server.storage.records import Principal
@@ -92,15 +94,16 @@ class TaskRepository:
     ) -> Task | None:
         """Store a new task that this process runs; None if the user has as many running ones as are allowed.
 
-        Beyond the number that is stored, the user's task that ended first is deleted; a running one never is.
+        Beyond the number that is stored, the user's task that ended first is deleted; a running one never is. One
+        whose process is gone does not run, though nobody may have asked for it yet.
         """
         now, id_hash = self._transactions.now(), hash_of(task_id)
-        mine = owned_by(tasks.c, owner.principal)
+        mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
         async with self._transactions.writing() as connection:
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
-            if await _count(connection, mine, _active) >= MOST_RUNNING:
+            if await _count(connection, mine, runs) >= MOST_RUNNING:
                 return None
-            await _make_room(connection, mine)
+            await _make_room(connection, mine, runs)
             seal = _seal(self._transactions.keys, owner, id_hash)
             await connection.execute(
                 insert(tasks).values(
@@ -304,15 +307,21 @@ def _answers(keys: KeyRing, row: Row[Any]) -> str | None:
     return None
 
 
+def _runs(now: datetime) -> ColumnElement[bool]:
+    return and_(_active, not_(is_free(tasks.c.lease_until, now)))
+
+
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:
     return await connection.scalar(select(func.count()).select_from(tasks).where(*conditions)) or 0
 
 
-async def _make_room(connection: AsyncConnection, mine: ColumnElement[bool]) -> None:
-    """Delete ended tasks of a user, the oldest first, until there is room for one more."""
+async def _make_room(
+    connection: AsyncConnection, mine: ColumnElement[bool], runs: ColumnElement[bool]
+) -> None:
+    """Delete ended and lost tasks of a user, the oldest first, until there is room for one more."""
     surplus = await _count(connection, mine) - MOST_KEPT + 1
     if surplus > 0:
-        ended = select(tasks.c.id_hash).where(mine, ~_active).order_by(tasks.c.updated_at).limit(surplus)
+        ended = select(tasks.c.id_hash).where(mine, not_(runs)).order_by(tasks.c.updated_at).limit(surplus)
         await connection.execute(delete(tasks).where(tasks.c.id_hash.in_(ended.scalar_subquery())))
 
 

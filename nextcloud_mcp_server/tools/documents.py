@@ -1,8 +1,10 @@
 """The text of a user's documents: extracted once, then returned page by page."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -12,9 +14,11 @@ from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import NAMES, TEXTS, Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES, End
 from nextcloud_mcp_server.documents.process import Extract
+from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import character_references
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.version import Version
@@ -133,8 +137,7 @@ class Documents:
         async with slot.lock:
             if known := self._known(key):
                 return known
-            async with self._limit:
-                found = await self._fetch(nc, entry, kind, progress)
+            found = await self._fetch(nc, entry, kind, progress)
             # By the version that was read: the file may have changed after it was looked up.
             self._keep((nc.uid, entry.path, str(found.version), kind), found)
             return found
@@ -147,7 +150,7 @@ class Documents:
         whole = page[:MAX_TEXT_BYTES]
         cut = _CUT["long"] if len(whole) < len(page) else None
         if "<" not in whole:
-            return character_references.unescape(whole), cut
+            return await self.plain(nc, page, character_references.unescape)
         slot = self._slots.setdefault(nc.uid, _Slot())
         async with slot.lock, self._limit:
             extract = await self._read("html", _pieces(whole), report=_nobody)
@@ -155,12 +158,26 @@ class Documents:
         why = f"It {known[extract.end]}." if extract.end in known else _CUT.get(extract.end)
         return extract.text.decode(), why or cut
 
+    async def plain(self, nc: Account, text: str, read: Callable[[str], str]) -> tuple[str, str | None]:
+        """Return what `read` makes of the beginning of a text, with a note where the rest is missing."""
+        whole = text[:MAX_TEXT_BYTES]
+        cut = _CUT["long"] if len(whole) < len(text) else None
+        return await aside(partial(read, whole), uid=nc.uid, size=len(whole)), cut
+
     async def _fetch(self, nc: Account, entry: Entry, kind: Kind, progress: Progress) -> DocumentText:
         async def report(done: int, total: int) -> None:
             await progress.report(done, total, f"Read {done} of {total} parts")
 
-        async with nc.download.open(entry.path, known=entry) as download:
-            extract = await self._read(kind, download.pieces, report=report)
+        async with AsyncExitStack() as stack:
+            if is_large := entry.size is None or entry.size > SMALL_BYTES:
+                # Its bytes are not held here: the worker takes them as they come, within a time.
+                await stack.enter_async_context(self._limit)
+            async with nc.download.open(entry.path, known=entry) as download:
+                # A slow storage makes nobody else wait for a small document: it is here before its turn.
+                begun = [] if is_large else await _begun(download.pieces)
+                if not is_large:
+                    await stack.enter_async_context(self._limit)
+                extract = await self._read(kind, _joined(begun, download.pieces), report=report)
         return DocumentText(download.path, download.content_type, download.version, kind, extract)
 
     def _known(self, key: _Key) -> DocumentText | None:
@@ -180,6 +197,25 @@ class Documents:
     @property
     def _size(self) -> int:
         return sum(len(found.extract.text) for _, found in self._kept.values() if found.extract)
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> list[bytes]:
+    """Read the pieces of a small document; of one that has grown since it was looked up, the first ones."""
+    begun: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size > SMALL_BYTES:
+            break
+    return begun
+
+
+async def _joined(begun: Sequence[bytes], rest: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in begun:
+        yield piece
+    async for piece in rest:
+        yield piece
 
 
 async def _pieces(page: str) -> AsyncIterator[bytes]:

@@ -196,7 +196,16 @@ class Guard:
             await accounts.reject(call.caller, opened)
             # One 401 stops a credential. Opening the account again finds another one, refreshed or granted
             # meanwhile, or raises the error that says what to do.
-            another = await accounts.open(call.caller, job.scopes)
+            try:
+                another = await accounts.open(call.caller, job.scopes)
+            except ElicitationRequired:
+                if opened.account.changes == changes:
+                    raise
+                # The answer to this question would repeat the call; the next call asks it.
+                raise Unavailable(
+                    "Nextcloud ended the access in the middle of this, and a part of it was done already. Read again "
+                    "what was changed before you repeat anything; the person is then asked for access."
+                ) from None
             if opened.account.changes != changes:
                 raise Unavailable(
                     "The access to Nextcloud had to be renewed in the middle of this, and a part of it was "

@@ -1,8 +1,10 @@
 """Parts of long texts: a page at an offset, and a snippet."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.sanitize import sent_twice
 
 MAX_TEXT_BYTES = 30_000
@@ -37,6 +39,21 @@ def cut(text: str, *, offset: int, limit: int) -> TextPage:
         if sent_twice(part) <= _MAX_SENT_BYTES:
             return TextPage(text=part, size=len(data), next_offset=end if end < len(data) else None)
         limit //= 2
+
+
+async def cut_aside(
+    text: str, *, uid: str, offset: int, limit: int, clean: Callable[[str], str] | None = None
+) -> TextPage:
+    """Take a page of a text of Nextcloud as `cut` does, `aside`; `clean` changes the whole text before.
+
+    Raises:
+      InvalidInput: The offset is beyond the end.
+    """
+
+    def work() -> TextPage:
+        return cut(text if clean is None else clean(text), offset=offset, limit=limit)
+
+    return await aside(work, uid=uid, size=len(text))
 
 
 def snippet(text: str, at: int | None) -> str:

@@ -4,6 +4,7 @@
 |---|---|---|
 | several messages in one body (a batch) | the text of its validation | one sentence, no id |
 | JSON that is no message | the text of its validation | one sentence, no id |
+| an id or progress token of megabytes | it is repeated in each answer | one sentence, no id |
 | an id that is in use in this session | its first request is never answered | one sentence, no id |
 | a request that the server's stop cuts off | a bare 500, or a stream that just ends | that it can be sent again |
 | HEAD, OPTIONS | each mode in its own way | 405 and 204, with the allowed methods |
@@ -35,6 +36,9 @@ _NO_MESSAGE = (
     "The body is no JSON-RPC 2.0 message: send one object with jsonrpc, method and, for a request, a string or a whole "
     "number as id."
 )
+#: Both come back in every answer; real ones are numbers or UUIDs.
+_LONGEST_ID = 1_000
+_LONG_ID = f"An id or a progress token cannot be longer than {_LONGEST_ID:,} characters."
 _TWICE = "A request with this id is still under way in this session: give each request an id of its own."
 _CUT_OFF = (
     "The server is restarting, and this request was not finished. Send it again in a few seconds; if it was to change "
@@ -146,7 +150,20 @@ def _refusal(message: object) -> str | None:
     fields = cast("dict[str, Any]", message)
     # The SDK treats a request with another type of id as a notification, and does not answer it.
     strange = "method" in fields and type(fields.get("id", 0)) not in (str, int)
-    return _NO_MESSAGE if strange else None
+    if strange:
+        return _NO_MESSAGE
+    return _LONG_ID if any(_is_long(each) for each in (fields.get("id"), _progress_token(fields))) else None
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, str) and len(value) > _LONGEST_ID
+
+
+def _progress_token(fields: dict[str, Any]) -> object:
+    found: object = fields
+    for name in ("params", "_meta", "progressToken"):
+        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    return found
 
 
 async def _whole(receive: Receive) -> bytes | None:

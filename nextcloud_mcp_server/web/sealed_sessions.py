@@ -46,6 +46,9 @@ logger = logging.getLogger(__name__)
 #: The key of the ASGI scope of a DELETE that frees memory: its session is closed here, and can be taken up again.
 ONLY_HERE: Final = "nextcloud_mcp_server.only_here"
 
+#: The key of the ASGI scope under which a function counts a session that the request takes up, however it is answered.
+COUNT_TAKEN_UP: Final = "nextcloud_mcp_server.count_taken_up"
+
 #: A session that ended at another replica ends here within this time.
 LOOK_SECONDS: Final = 5.0
 
@@ -167,6 +170,9 @@ class SealedSessions(StreamableHTTPSessionManager):
             await transport.handle_request(*_request(scope, session_id, method="notifications/initialized"))
         finally:
             self._opening.pop(session_id).set()
+        count: Callable[[str], Awaitable[None]] | None = scope.get(COUNT_TAKEN_UP)
+        if count is not None and session_id in self._server_instances:
+            await count(session_id)
         return None
 
     async def _close(self, session_id: str) -> None:
@@ -187,8 +193,13 @@ class SealedSessions(StreamableHTTPSessionManager):
         return transport
 
     async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        self._looked_at.pop(session_id, None)
-        await super()._discard_session(session_id, transport)
+        """Forget a session; the late end of one that was opened again meanwhile leaves its successor open."""
+        if self._server_instances.get(session_id, transport) is transport:
+            self._looked_at.pop(session_id, None)
+            await super()._discard_session(session_id, transport)
+        elif not transport.is_terminated:
+            with anyio.CancelScope(shield=True):
+                await transport.terminate()
 
 
 @contextmanager

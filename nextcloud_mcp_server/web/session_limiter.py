@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.web.caller import BearerUser
-from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE
+from nextcloud_mcp_server.web.sealed_sessions import COUNT_TAKEN_UP, ONLY_HERE
 
 MOST_OF_PERSON = 50
 MOST_OF_CLIENT = 25
@@ -123,15 +123,19 @@ class SessionLimiter:
         """Pass on a request that may open a session: a new one, or one that this process does not know."""
         with ExitStack() as stack:
 
+            async def count(session_id: str) -> None:
+                stack.enter_context(self._opened(session_id, user, scope).used())
+                await self._make_room(user)
+
             async def watch(message: Message) -> None:
                 if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:
                     opened = Headers(raw=message["headers"]).get(_SESSION)
                     if opened is not None:
-                        stack.enter_context(self._opened(opened, user, scope).used())
-                        await self._make_room(user)
+                        await count(opened)
                 await send(message)
 
-            await self._app(scope, receive, watch)
+            # A session that is taken up stays open, even if the request itself is then refused.
+            await self._app({**scope, COUNT_TAKEN_UP: count}, receive, watch)
 
     def _opened(self, session_id: str, user: BearerUser, scope: Scope) -> _Session:
         """Record a session, unless a request at the same time did."""

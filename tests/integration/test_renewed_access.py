@@ -147,6 +147,29 @@ async def test_a_call_that_has_changed_something_is_not_made_again(office: Offic
     assert not (await replica.grant()).credential.needs_reauth
 
 
+async def test_a_call_that_has_changed_something_asks_for_no_access_that_would_repeat_it(
+    office: Office, replica: Replica
+) -> None:
+    """Clients, and tasks, repeat a call by themselves as soon as its question is answered."""
+
+    async def refuse(request: httpx2.Request) -> httpx2.Response | None:
+        if is_refresh(request):
+            return httpx2.Response(400, json={"error": "invalid_grant"}, request=request)
+        look = request.method == "GET" and (
+            "/apps/notes/" in request.url.path or "cloud/user" in request.url.path
+        )
+        return httpx2.Response(401, request=request) if look else None
+
+    office.harness.network.before = refuse
+    result = await call(office, replica, "nc_notes_make_and_look", {})
+    then = await call(office, replica, LIST, {})
+
+    assert "Read again what was changed before" in str(result.content)
+    assert "https://mcp.test/oauth/provision" not in str(result.content)
+    assert "https://mcp.test/oauth/provision" in str(then.content)
+    assert len(notes_of(office, "POST")) == 1
+
+
 async def test_a_renewed_token_that_is_refused_too_ends_in_the_question_for_access(
     office: Office, replica: Replica
 ) -> None:

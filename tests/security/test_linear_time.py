@@ -18,7 +18,7 @@ from nextcloud_mcp_server.apps.notes import edit, results
 from nextcloud_mcp_server.apps.tags_and_comments.tools import TagRow
 from nextcloud_mcp_server.documents import sheet
 from nextcloud_mcp_server.errors import InvalidInput, TooLarge
-from nextcloud_mcp_server.formats import content_line, event_edit, ical
+from nextcloud_mcp_server.formats import content_line, event_edit, ical, vcard
 from nextcloud_mcp_server.formats.ical import Component
 from nextcloud_mcp_server.formats.recurrence import Series
 from nextcloud_mcp_server.formats.vcard import VCard
@@ -187,6 +187,13 @@ def test_the_place_of_a_snippet_is_found_by_folding_twice_the_text(monkeypatch: 
     assert ranking.unfolded_place(text, 100_000) == 100_000
     assert folds[0] < 40
     assert folds[1] <= 2 * len(text) + 40
+
+
+@pytest.fixture(autouse=True)
+def no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse texts of any number of lines, so that what takes long shows."""
+    for module in (ical, vcard):
+        monkeypatch.setattr(module, "_MOST_LINES", 10_000_000)
 
 
 EVENT = "BEGIN:VCALENDAR\r\n{}BEGIN:VEVENT\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{}END:VEVENT\r\n{}END:VCALENDAR\r\n"

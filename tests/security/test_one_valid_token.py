@@ -16,6 +16,7 @@ import anyio
 import httpx2
 import pytest
 from pydantic import SecretStr
+from starlette.types import ASGIApp, Message, Scope
 
 from nextcloud_mcp_server.apps.files import edit as files_edit
 from nextcloud_mcp_server.apps.notes import client as notes_client
@@ -27,12 +28,14 @@ from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import InvalidInput, TooManyRequests
+from nextcloud_mcp_server.formats import ical, vcard
 from nextcloud_mcp_server.nextcloud import aside, dav, outcome, ranking, sanitize, spelling
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.server import mcp_server
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.tools import registry
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
@@ -44,6 +47,11 @@ from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 
 Mode = Callable[[Path], AbstractAsyncContextManager[tuple[OidcApp, str]]]
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 OPEN = {"Accept": "application/json, text/event-stream"}
 
 
@@ -424,6 +432,79 @@ def test_a_line_of_blanks_and_marks_is_no_heading_that_takes_hours() -> None:
     assert took < 100 * usual
 
 
+@pytest.mark.parametrize("lines", ["A:\n" * 900_000, "A:\n" * 10_001, "ADR:" + ";" * 60_000 + "\n"])
+async def test_a_card_of_a_million_lines_is_refused_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch, lines: str
+) -> None:
+    """One vCard of 3 MB held the event loop for 15 seconds and took a gigabyte, before any request to Nextcloud."""
+    parsed: list[str] = []
+    read = vcard.Line.read
+
+    def counted(raw: str) -> vcard.Line:
+        parsed.append(raw)
+        return read(raw)
+
+    monkeypatch.setattr(vcard.Line, "read", counted)
+    card = f"BEGIN:VCARD\nVERSION:3.0\nFN:x\n{lines}END:VCARD\n"
+
+    with pytest.raises(InvalidInput, match="'vcard' is too long for one contact"):
+        await call(account_in(Sandbox.demo()), "nc_contacts_create_contact", vcard=card)
+
+    assert parsed == []
+
+
+COMPONENT = (
+    "BEGIN:VCALENDAR\r\nBEGIN:{0}\r\nUID:u\r\nDTSTART:20261201T100000Z\r\n{1}END:{0}\r\nEND:VCALENDAR\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stored", "tool", "given"),
+    [
+        ("contacts", "nc_contacts_search_contacts", {"query": "long"}),
+        ("contacts", "nc_contacts_get_contact", {"book": "contacts", "contact_id": "long.vcf"}),
+        ("VEVENT", "nc_calendar_get_event", {"event_id": "personal/long.ics"}),
+        ("VEVENT", "nc_calendar_update_event", {"event_id": "personal/long.ics", "title": "new"}),
+        ("VEVENT", "nc_calendar_delete_event", {"event_id": "personal/long.ics"}),
+        ("VTODO", "nc_tasks_create_task", {"title": "sub", "parent": "personal/long.ics"}),
+        ("VTODO", "nc_tasks_update_task", {"task_id": "personal/long.ics", "title": "new"}),
+        ("VTODO", "nc_tasks_delete_task", {"task_id": "personal/long.ics"}),
+    ],
+)
+async def test_stored_texts_of_thousands_of_lines_are_parsed_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, stored: str, tool: str, given: dict[str, str]
+) -> None:
+    """An event of 1.6 MB held the event loop for a second, a card of 4.9 MB for 17."""
+    sandbox, threads = Sandbox.demo(), set[int]()
+    alice = sandbox.state.users["alice"]
+    if stored == "contacts":
+        lines = "TEL:1\r\n" * 9_000
+        card = f"BEGIN:VCARD\r\nVERSION:3.0\r\nUID:u\r\nFN:long\r\n{lines}END:VCARD\r\n"
+        alice.address_books["contacts"].put("long.vcf", card, 0)
+    else:
+        alice.calendars["personal"].kinds = (stored,)
+        text = COMPONENT.format(stored, "X-A:1\r\n" * 9_000)
+        alice.calendars["personal"].put("long.ics", text, 0)
+    for module in (ical, vcard.VCard):
+        monkeypatch.setattr(module, "read", _recorded(module.read, threads))
+    if "update" in tool or "delete" in tool:
+        given = {**given, "etag": alice.calendars["personal"].objects["long.ics"].etag}
+
+    await call(account_in(sandbox), tool, **given)
+
+    assert threads
+    assert get_ident() not in threads
+
+
+def _recorded(read: Callable[[str], Any], threads: set[int]) -> Callable[[str], Any]:
+    def recorded(text: str) -> object:
+        if len(text) > 50_000:
+            threads.add(get_ident())
+        return read(text)
+
+    return recorded
+
+
 @pytest.mark.parametrize("tool", ["nc_calendar_create_event", "nc_tasks_create_task"])
 def test_a_description_of_megabytes_is_refused_before_it_is_folded_into_lines(tool: str) -> None:
     """Its lines were escaped and folded on the event loop, for seconds."""
@@ -506,6 +587,66 @@ async def test_streams_are_open_to_a_number_and_then_refused(harness: ProcessHos
             group.cancel_scope.cancel()
 
     assert answers == [429]
+
+
+@pytest.mark.parametrize("modern", [True, False], ids=["2026-07-28", "2025-11-25"])
+async def test_a_client_that_has_gone_ends_its_call_where_the_protocol_says_so(
+    monkeypatch: pytest.MonkeyPatch, harness: ProcessHost, process: Process, *, modern: bool
+) -> None:
+    """2026-07-28, basic/patterns/cancellation: a disconnect is the cancellation; before, a call goes on."""
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def hang(*_: object) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def leave(app: ASGIApp, headers: Mapping[str, str], body: bytes) -> None:
+        left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if left:
+                return left.pop()
+            await begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            del message
+
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        scope: Scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "https",
+            "path": "/mcp", "raw_path": b"/mcp", "root_path": "", "query_string": b"", "headers": raw,
+            "client": ("192.0.2.1", 5), "server": ("mcp.test", 443),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    monkeypatch.setattr(mcp_server.Server, "call_tool", hang)
+    async with serving(harness, process) as served, served.session(token()) as session:
+        headers = OPEN | {
+            "Host": "mcp.test",
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {token()}",
+        }
+        params: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
+        if modern:
+            headers |= {
+                "MCP-Protocol-Version": "2026-07-28",
+                "Mcp-Method": "tools/call",
+                "Mcp-Name": params["name"],
+            }
+            params["_meta"] = META
+        else:
+            headers |= {"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": session.id}
+        body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}).encode()
+        with anyio.fail_after(60):
+            await leave(served.app, headers, body)
+        with anyio.move_on_after(60 if modern else 0.05):
+            await ended.wait()
+
+        assert ended.is_set() is modern
 
 
 @asynccontextmanager

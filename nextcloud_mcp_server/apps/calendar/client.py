@@ -134,7 +134,7 @@ class CalendarClient(CalendarObjectsClient):
             event.series.listed(event.at.component)
             return event
 
-        return _read(stored, read)
+        return await self._read(stored, read)
 
     async def create(self, calendar: str, changes: Changes, *, reminder: int | None) -> Event:
         """Create an event: one request; one more to invite users, or where Nextcloud changes the text.
@@ -150,7 +150,7 @@ class CalendarClient(CalendarObjectsClient):
             str(uuid4()), changes, now=datetime.now(UTC), organizer=organizer, reminder=reminder
         )
         stored = await self._dav.create(calendar, whole.written)
-        notices = scheduling.delivery_results("", whole.written, stored)
+        notices = await self._delivery_results("", whole.written, stored)
         return _event(stored, Series(whole, EVENT), None)._replace(notices=notices)
 
     async def update(
@@ -171,7 +171,7 @@ class CalendarClient(CalendarObjectsClient):
           Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
-        event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), occurrence))
+        event = await self._read(stored, lambda whole: _event(stored, Series(whole, EVENT), occurrence))
         changes = await make(event)
         addresses = await self._dav.addresses() if answer is not None or changes.attendees else []
         organizer = scheduling.organizer(changes.attendees, addresses, event.at.component)
@@ -201,7 +201,7 @@ class CalendarClient(CalendarObjectsClient):
           NotFound: It is not in the trash.
         """
         stored = await self._dav.restore(event_id, EVENT, if_match=if_match)
-        event = _read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
+        event = await self._read(stored, lambda whole: _event(stored, Series(whole, EVENT), None))
         notices = scheduling.invited([event.at.component])
         return event._replace(
             notices=tuple(notice(each, "not told that it takes place again") for each in notices)
@@ -215,10 +215,7 @@ class CalendarClient(CalendarObjectsClient):
           Forbidden: The calendar is read-only.
         """
         stored = await self._dav.current(event_id, if_match)
-        try:
-            one = next(ical.read(stored.text).components(EVENT))
-        except (Unreadable, StopIteration):
-            one = Component.empty(EVENT)
+        one = await self._aside(partial(_first, stored), stored.text)
         notices = await self._cancelled(one)
         await self._dav.delete(stored)
         return Deleted(one.text("SUMMARY"), notices)
@@ -257,9 +254,18 @@ class CalendarClient(CalendarObjectsClient):
         def edited(whole: Component) -> tuple[Event, str]:
             return edit(whole), whole.written
 
-        event, text = _read(stored, edited)
+        event, text = await self._read(stored, edited)
         written = await self._dav.replace(stored, text)
-        return event._replace(stored=written, notices=scheduling.delivery_results(stored.text, text, written))
+        notices = await self._delivery_results(stored.text, text, written)
+        return event._replace(stored=written, notices=notices)
+
+    async def _read(self, stored: Stored, read: Callable[[Component], _T]) -> _T:
+        """Apply `read` to one object; raise ServerFault when it is malformed."""
+        return await self._aside(partial(_read, stored, read), stored.text)
+
+    async def _delivery_results(self, before: str, sent: str, stored: Stored) -> tuple[NotifiedGuest, ...]:
+        listed = partial(scheduling.delivery_results, before, sent, stored)
+        return await self._aside(listed, before, sent, stored.text)
 
 
 def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
@@ -286,8 +292,15 @@ def _event(stored: Stored, series: Series, occurrence: str | None) -> Event:
     raise errors.NotFound(_NO_OCCURRENCE)
 
 
+def _first(stored: Stored) -> Component:
+    """Return the first event of an object; an empty one where it is malformed."""
+    try:
+        return next(ical.read(stored.text).components(EVENT))
+    except (Unreadable, StopIteration):
+        return Component.empty(EVENT)
+
+
 def _read(stored: Stored, read: Callable[[Component], _T]) -> _T:
-    """Apply `read` to one object; raise ServerFault when it is malformed."""
     try:
         return read(ical.read(stored.text))
     except (Unreadable, OverflowError) as wrong:

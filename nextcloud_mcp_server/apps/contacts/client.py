@@ -4,19 +4,24 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from html import escape
 from typing import Final, Self
 from uuid import uuid4
 
+from anyio.lowlevel import checkpoint
+
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
-from nextcloud_mcp_server.formats import timestamp
-from nextcloud_mcp_server.formats.vcard import VCard
-from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel
+from nextcloud_mcp_server.formats import timestamp, vcard
+from nextcloud_mcp_server.formats.content_line import Pieces
+from nextcloud_mcp_server.formats.vcard import TooLong, VCard
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel, remarks
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, parse, quote, required
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 from nextcloud_mcp_server.nextcloud.user_cache import UserCache
@@ -25,6 +30,12 @@ from nextcloud_mcp_server.tools.result import Result
 #: Nextcloud's default limit (`card_size_limit`).
 MAX_CARD_BYTES: Final = 5_242_880
 _MAX_RESPONSE_BYTES: Final = 2 * MAX_CARD_BYTES
+
+#: A card that takes more work than a real one (`Pieces.parsing`), and the limit for all such in one list.
+_LONG: Final = 100_000
+_MOST_LONG: Final = 20_000_000
+#: After so much work, other requests are served.
+_TURN: Final = 100_000
 
 #: Changing a card takes time for each of its lines, during which other requests wait.
 _MOST_LINES: Final = 1_000
@@ -46,6 +57,12 @@ _NO_CONTACT: Final = (
 _READ_ONLY: Final = (
     "This address book cannot be written to: it is Nextcloud's own, or shared read-only. "
     "nc_contacts_list_address_books says which can."
+)
+#: The remark on a list without the cards that are too long.
+LEFT_OUT: Final = "Some contacts are so long that not all of them were read; they are missing here."
+_TOO_LONG: Final = (
+    "This contact is too long to be read here ({wrong}), so it was left alone: open it in Nextcloud's "
+    "Contacts app."
 )
 _TAKEN: Final = (
     "Nextcloud does not accept this card{reason}. If its UID is in the address book already, change that "
@@ -73,11 +90,7 @@ class Card:
     id: str
     etag: str | None
     vcard: VCard
-
-    @cached_property
-    def contact(self) -> Contact:
-        """The fields of the card."""
-        return Contact.of(self.vcard)
+    contact: Contact
 
 
 class ContactsClient(AppClient):
@@ -122,6 +135,8 @@ class ContactsClient(AppClient):
     async def list_cards(self, book: str) -> AsyncGenerator[Card]:
         """Fetch the cards of a book without photos; one request, two where a card is malformed.
 
+        A card that is too long is left out, with a remark.
+
         Nextcloud fails the whole list when it cannot parse one card. The second request asks for the cards as they
         are stored, which Nextcloud does not parse.
 
@@ -149,14 +164,19 @@ class ContactsClient(AppClient):
 
         Raises:
           NotFound: No such contact or address book.
+          TooLarge: The card has too many lines.
         """
         wanted = _segments(book, contact_id)
         body = dav.propfind(_CARD)
         async with self._ask("PROPFIND", wanted, body, depth="0", missing=_NO_CONTACT) as found:
-            cards = [_card(*each) async for each in found if dav.same(each[0], wanted)]
-        if not cards or not cards[0].vcard.text:
+            stored = [response async for segments, response in found if dav.same(segments, wanted)]
+        text = stored[0].text("card:address-data") if stored else ""
+        if not text:
             raise errors.NotFound(_NO_CONTACT)
-        return cards[0]
+        try:
+            return await self._card((book, contact_id), stored[0], Pieces.of(text))
+        except TooLong as wrong:
+            raise errors.TooLarge(_TOO_LONG.format(wrong=wrong)) from None
 
     async def create(self, book: str, card: VCard) -> Card:
         """Store a new card; sends a second request where Nextcloud repairs the card.
@@ -226,7 +246,8 @@ class ContactsClient(AppClient):
         return card
 
     async def _put(self, book: str, contact_id: str, card: VCard, condition: dict[str, str]) -> Card:
-        data = card.text.encode()
+        text = card.text
+        data = text.encode()
         if len(data) > MAX_CARD_BYTES:
             raise errors.InvalidInput(f"The card would be larger than {MAX_CARD_BYTES:,} bytes: shorten it.")
         response = await self._http.request(
@@ -236,20 +257,45 @@ class ContactsClient(AppClient):
             headers={"Content-Type": "text/vcard; charset=utf-8", **condition},
             sentences={400: _TAKEN, 415: _TAKEN, 403: _READ_ONLY, 404: _READ_ONLY},
         )
+        contact = await aside(partial(Contact.of, card), uid=self._http.uid, size=Pieces.of(text).work)
         etag = of(response.headers)
         if etag is not None:
-            return Card(book, contact_id, etag, card)
+            return Card(book, contact_id, etag, card, contact)
         try:
             return await self.get(book, contact_id)
         except file_errors.NOT_SEEN:
             # The card is stored. After an error the client would store it again.
-            return Card(book, contact_id, None, card)
+            return Card(book, contact_id, None, card, contact)
 
     async def _cards(self, method: str, segments: dav.Segments, body: bytes) -> AsyncGenerator[Card]:
+        long = turn = 0
         async with self._ask(method, segments, body, depth="1") as found:
-            async for each in found:
-                if len(each[0]) == len(("book", "card")):
-                    yield _card(*each)
+            async for place, response in found:
+                if len(place) != len(("book", "card")):
+                    continue
+                pieces = Pieces.of(response.text("card:address-data"))
+                is_long = pieces.parsing > _LONG
+                long += pieces.parsing if is_long else 0
+                turn += pieces.work
+                if turn > _TURN:
+                    turn = 0
+                    await checkpoint()
+                with HeldBytes(self._http.uid) as held:
+                    try:
+                        if (not is_long or long <= _MOST_LONG) and held.take(vcard.memory(pieces)):
+                            yield await self._card(place, response, pieces)
+                            continue
+                    except TooLong:
+                        pass
+                    remarks.add(LEFT_OUT)
+
+    async def _card(self, segments: dav.Segments, response: DavResponse, pieces: Pieces) -> Card:
+        """Parse a card with its fields, a long one in a thread.
+
+        Raises:
+          TooLong: It has too many lines.
+        """
+        return await aside(partial(_card, segments, response), uid=self._http.uid, size=pieces.work)
 
     def _ask(
         self, method: str, segments: dav.Segments, body: bytes, *, depth: str, missing: str = _NO_BOOK
@@ -294,7 +340,8 @@ def _book(name: str, response: DavResponse) -> BookRow:
 def _card(segments: dav.Segments, response: DavResponse) -> Card:
     book, name = segments
     etag = parse(response.text("d:getetag"))
-    return Card(book, name, etag, VCard.read(response.text("card:address-data")))
+    parsed = VCard.read(response.text("card:address-data"))
+    return Card(book, name, etag, parsed, Contact.of(parsed))
 
 
 def _query() -> bytes:

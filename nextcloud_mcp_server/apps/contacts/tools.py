@@ -4,18 +4,20 @@ import re
 from contextlib import aclosing
 from datetime import date
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from nextcloud_mcp_server.apps.contacts import results
-from nextcloud_mcp_server.apps.contacts.client import Card, ContactsClient, new_card
+from nextcloud_mcp_server.apps.contacts.client import LEFT_OUT, Card, ContactsClient, new_card
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import line_ends
-from nextcloud_mcp_server.formats.vcard import VCard
+from nextcloud_mcp_server.formats.content_line import Pieces
+from nextcloud_mcp_server.formats.vcard import TooLong, VCard
 from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.ids import TextId
 from nextcloud_mcp_server.nextcloud.spelling import folded
@@ -32,10 +34,11 @@ _BIRTHDAY = re.compile(r"(\d{4}|-)-(\d\d-\d\d)")
 _LEAP_YEAR = "2000"
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _MAX_ENTRIES = 50
-#: A page holds a few hundred cards: shorter ones are not counted. A longer one takes a multiple of its text.
-_SHORT_CARD = 65_536
-_READ = 10
-_LEFT_OUT = "Some contacts are so long that not all of them were read; they are missing here."
+#: A page holds a few hundred rows: shorter ones are not counted. Of a longer one, each character may take four bytes.
+_SHORT_ROW = 2_000
+_CHARACTER = 4
+#: To look at a line of a card takes as long as at so many characters.
+_LINE = 50
 _TAKEN_OFF = Empty("takes it off")
 _FIRST_CONTROL = " "
 
@@ -70,28 +73,29 @@ async def nc_contacts_search_contacts(
     """Find or list contacts of one or all address books, by name; go on with cursor."""
     words = folded(query).split()
     number = re.sub(r"\D", "", query) if _NUMBER.fullmatch(query.strip()) else ""
-    window = TopK[Card](_position, limit=limit, after=pagination.unseal(cursor, query, book))
+    window = TopK[_Found](lambda one: one.position, limit=limit, after=pagination.unseal(cursor, query, book))
 
     async def look(name: str, held: HeldBytes) -> None:
         async with aclosing(nc.client(ContactsClient).list_cards(name)) as cards:
             async for card in cards:
-                if not _matches(card.contact, words, number):
+                found = await _found(card, words, number, uid=nc.uid)
+                if found is None:
                     continue
-                if len(card.vcard.text) <= _SHORT_CARD or held.take(len(card.vcard.text) * _READ):
-                    window.offer(card)
+                if found.size <= _SHORT_ROW or held.take(found.size * _CHARACTER):
+                    window.offer(found)
                 else:
-                    remarks.add(_LEFT_OUT)
+                    remarks.add(LEFT_OUT)
 
     with HeldBytes(nc.uid) as held:
         look_in = partial(look, held=held)
         await (nc.client(ContactsClient).in_each(look_in) if book is None else look_in(book))
     page, more = window.page()
-    rows = pagination.fit([results.row(card) for card in page])
+    rows = pagination.fit([one.row for one in page])
     more = more or len(rows) < len(page)
     return results.ContactPage(
         contacts=rows,
         total=window.total,
-        cursor=pagination.seal(_position(page[len(rows) - 1]), query, book) if more else None,
+        cursor=pagination.seal(page[len(rows) - 1].position, query, book) if more else None,
     )
 
 
@@ -139,7 +143,7 @@ async def nc_contacts_create_contact(
     )
     if (vcard is None) == (changes == Changes()):
         raise InvalidInput("Send either a whole 'vcard' or fields such as 'name' and 'emails'.")
-    card = _new(_checked(changes)) if vcard is None else _whole(vcard)
+    card = _new(_checked(changes)) if vcard is None else await _whole(vcard, uid=nc.uid)
     return results.written(await nc.client(ContactsClient).create(book, card))
 
 
@@ -195,20 +199,48 @@ async def nc_contacts_delete_contact(
     return results.deleted(await nc.client(ContactsClient).delete(book, contact_id, if_match=etag))
 
 
+class _Found(NamedTuple):
+    """A contact that was found: what its row shows, not its whole card."""
+
+    position: Position
+    row: results.ContactRow
+
+    @property
+    def size(self) -> int:
+        """Count the characters."""
+        row = self.row
+        shown = (row.name, row.org or "", row.kind or "", *(row.emails or ()), *(row.phones or ()))
+        return 2 * len(self.position.name) + sum(map(len, shown))
+
+
 def _position(card: Card) -> Position:
     """Return the sort key: the name, made unique by the id."""
     return Position.of(0, f"{card.contact.name}\n{card.book}/{card.id}")
 
 
-def _matches(contact: Contact, words: list[str], number: str) -> bool:
+async def _found(card: Card, words: list[str], number: str, *, uid: str) -> _Found | None:
+    """Return a contact if it has the words, or the number; look at long ones in a thread."""
+    contact = card.contact
+    text = "\n".join(
+        (
+            contact.name, contact.given_name, contact.family_name, contact.nickname, contact.org, contact.title,
+            contact.note, *contact.emails, *contact.phones, *contact.addresses, *contact.categories,
+        )
+    )  # fmt: skip
+
+    def look() -> _Found | None:
+        if not _matches(contact, text, words, number):
+            return None
+        return _Found(_position(card), results.row(card))
+
+    return await aside(look, uid=uid, size=len(text) + len(card.vcard) * _LINE)
+
+
+def _matches(contact: Contact, text: str, words: list[str], number: str) -> bool:
     if number and any(number in re.sub(r"\D", "", phone) for phone in contact.phones):
         return True
-    fields = (
-        contact.name, contact.given_name, contact.family_name, contact.nickname, contact.org, contact.title,
-        contact.note, *contact.emails, *contact.phones, *contact.addresses, *contact.categories,
-    )  # fmt: skip
-    text = folded("\n".join(fields))
-    return all(word in text for word in words)
+    plain = folded(text)
+    return all(word in plain for word in words)
 
 
 def _checked(changes: Changes) -> Changes:
@@ -265,8 +297,18 @@ def _new(changes: Changes) -> VCard:
     return card
 
 
-def _whole(text: str) -> VCard:
-    """Parse a complete card from a client, with the line ends of vCards."""
+async def _whole(text: str, *, uid: str) -> VCard:
+    """Parse a complete card from a client, a long one in a thread."""
+    try:
+        return await aside(partial(_parsed, text), uid=uid, size=Pieces.of(text).work)
+    except TooLong as wrong:
+        raise InvalidInput(
+            f"'vcard' is too long for one contact ({wrong}); nothing was stored. Send a shorter card."
+        ) from None
+
+
+def _parsed(text: str) -> VCard:
+    """Parse a complete card, with the line ends of vCards."""
     _refuse_unwritable("vcard", text)
     card = VCard.read(line_ends.written(text.strip(), "\r\n"))
     if not card.whole or card.version not in ("3.0", "4.0"):

@@ -23,7 +23,7 @@ from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
 from nextcloud_mcp_server.tools import pagination, time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.text_page import cut
+from nextcloud_mcp_server.tools.text_page import cut_aside
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 deck = Toolset("deck")
@@ -109,7 +109,7 @@ async def nc_deck_get_card(
 ) -> CardText:
     """Read a card: its description, in pages of bytes, its newest comments, and the etag a change needs."""
     card = await nc.client(DeckClient).card(Place(board_id, stack_id, card_id))
-    part = cut(card.description, offset=offset, limit=_MAX_TEXT_BYTES)
+    part = await cut_aside(card.description, uid=nc.uid, offset=offset, limit=_MAX_TEXT_BYTES)
     comments = (
         await nc.client(DeckClient).comments(card_id, limit=_COMMENTS, offset=comments_offset)
         if card.comments

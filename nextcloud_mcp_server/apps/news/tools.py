@@ -10,6 +10,7 @@ from nextcloud_mcp_server.apps.news.client import Article, Feed, Folder, NewsCli
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination, text_page
@@ -178,9 +179,10 @@ async def nc_news_mark_articles(
 
 
 async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) -> ArticleText:
-    one = await nc.client(NewsClient).article(article_id)
-    text, note = await documents.page(nc, one.body or "")
-    part = text_page.cut(seen(text), offset=offset, limit=PAGE_BYTES)
+    async with holding_texts(nc.uid):
+        one = await nc.client(NewsClient).article(article_id)
+        text, note = await documents.page(nc, one.body or "")
+        part = await text_page.cut_aside(text, uid=nc.uid, offset=offset, limit=PAGE_BYTES, clean=seen)
     return ArticleText(
         content=part.text,
         id=one.id,

@@ -10,17 +10,18 @@ import httpx2
 from pydantic import ConfigDict, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.apps.notes.models import Note
+from nextcloud_mcp_server.apps.notes.models import Note, shortened
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
+from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
 from nextcloud_mcp_server.nextcloud.etag import normalise, of, quote, required
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.ids import Id
 
 # `/index.php/` works with and without pretty URLs.
@@ -36,11 +37,13 @@ _LOCK_ATTEMPTS = 2
 MOST_SEARCHED: Final = 5000
 #: The clocks of several servers behind one address may differ by this.
 _CLOCK_SECONDS: Final = 2
-_MAX_TITLE_BYTES = 200
 _MAX_ATTACHMENT_BYTES = 16_777_216
+#: Of one note as JSON. A text with emoji takes four times that in memory.
+_MAX_NOTE_BYTES = 16_777_216
 _NO_NOTE = (
     "There is no note with that id, or it belongs to another user. Call nc_notes_list_notes to find it."
 )
+_LONG_NOTE = "This note is too long to read here. It is a file, too: nc_files_read_file reads it in parts."
 _READ_ONLY = "This note is shared read-only with the person, so it cannot be changed."
 _SENTENCES = {404: _NO_NOTE}
 
@@ -126,7 +129,7 @@ class NotesClient(AppClient):
                 "Nextcloud's list of notes does not go on, so it was left. Try again later."
             )
         return NotePage(
-            notes=_notes(decoded(response, _NOTES)),
+            notes=_notes(await decoded_aside(response, _NOTES, uid=self._http.uid)),
             cursor=following,
             pending=untrusted.integer(pending) or 0,
             listed_at=_listed_at(response),
@@ -153,7 +156,9 @@ class NotesClient(AppClient):
         )
         if response.status_code == _NOT_MODIFIED:
             return None
-        return NoteList(_visible(_notes(decoded(response, _NOTES))), of(response.headers))
+        return NoteList(
+            _visible(_notes(await decoded_aside(response, _NOTES, uid=self._http.uid))), of(response.headers)
+        )
 
     async def texts(self) -> Texts:
         """Fetch notes with texts, for a search: all on the first call (`_read_pages`), changed ones later."""
@@ -202,7 +207,7 @@ class NotesClient(AppClient):
         if listed_at is None or listed_at < kept.listed_at:
             # Nextcloud's clock was set back, so recent changes look older than they are.
             return None
-        listed = decoded(response, _NOTES)
+        listed = await decoded_aside(response, _NOTES, uid=self._http.uid)
         new = {one.note.id: one for one in await _prepared(_notes(listed), self._http.uid)}
         notes: list[SearchedNote] = []
         for one in listed:
@@ -231,17 +236,24 @@ class NotesClient(AppClient):
                 return
 
     async def get(self, note_id: Id) -> Note:
-        """Fetch one note.
+        """Fetch one note, with its text: surround it and all use of the text with `holding_texts`.
 
         Raises:
           NotFound: No such note, or it belongs to another user.
+          TooLarge: It is longer than any note that a user wrote.
         """
-        return decoded(await self._http.request("GET", f"{_BASE}/{note_id}", sentences=_SENTENCES), _NOTE)
+        path = f"{_BASE}/{note_id}"
+        try:
+            response = await self._http.request("GET", path, sentences=_SENTENCES, max_bytes=_MAX_NOTE_BYTES)
+        except errors.TooLarge:
+            raise errors.TooLarge(_LONG_NOTE) from None
+        return await decoded_aside(response, _NOTE, uid=self._http.uid)
 
     async def create(self, *, title: str, content: str, category: str, favorite: bool) -> Note:
         """Create a note; Nextcloud may store another title or category, so use the result."""
         body = {"title": shortened(title), "content": content, "category": category, "favorite": favorite}
-        return decoded(await self._http.request("POST", _BASE, json=body), _NOTE)
+        response = await self._http.request("POST", _BASE, json=body)
+        return await decoded_aside(response, _NOTE, uid=self._http.uid)
 
     async def update(
         self,
@@ -278,7 +290,7 @@ class NotesClient(AppClient):
             if (await self.get(note_id)).readonly:
                 raise errors.Forbidden(_READ_ONLY) from None
             raise
-        return decoded(response, _NOTE)
+        return await decoded_aside(response, _NOTE, uid=self._http.uid)
 
     async def change(
         self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
@@ -382,11 +394,3 @@ def _listed_at(response: httpx2.Response) -> int | None:
         return int(parsedate_to_datetime(response.headers["Last-Modified"]).timestamp())
     except (KeyError, ValueError, OverflowError):
         return None
-
-
-def shortened(title: str) -> str:
-    """Cut a title to the length that file systems allow, at a character boundary.
-
-    Nextcloud counts characters, but 100 Chinese ones are 300 bytes, and renaming to that fails with 500.
-    """
-    return title.encode()[:_MAX_TITLE_BYTES].decode(errors="ignore").rstrip()

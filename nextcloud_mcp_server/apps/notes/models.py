@@ -12,6 +12,8 @@ from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 
+_MAX_TITLE_BYTES = 200
+
 
 class Note(Answer):
     """One note. `content` is None where it was not requested; `path` is relative to the home folder."""
@@ -54,3 +56,11 @@ class Note(Answer):
                 "Nextcloud cannot read this note's file. Try later, or look at it in Nextcloud."
             )
         return self.content
+
+
+def shortened(title: str) -> str:
+    """Cut a title to the length that file systems allow, at a character boundary.
+
+    Nextcloud counts characters, but 100 Chinese ones are 300 bytes, and renaming to that fails with 500.
+    """
+    return title.encode()[:_MAX_TITLE_BYTES].decode(errors="ignore").rstrip()

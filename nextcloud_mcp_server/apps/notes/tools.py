@@ -1,6 +1,6 @@
 """Tools for the Notes app."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from nextcloud_mcp_server.nextcloud.spelling import composed, folded
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import note_pictures, pagination, time_argument
 from nextcloud_mcp_server.tools.arguments import Empty
-from nextcloud_mcp_server.tools.text_page import MAX_TEXT_BYTES, cut
+from nextcloud_mcp_server.tools.text_page import MAX_TEXT_BYTES, cut_aside
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 notes = Toolset("notes")
@@ -30,6 +30,8 @@ _MAX_SEGMENT_BYTES = 250
 #: With the title appended, the maximum path of Nextcloud (4000).
 _MAX_CATEGORY_BYTES = 3500
 _LISTED = 10
+#: About as many has a title with its path.
+_TITLE_CHARACTERS = 100
 
 
 @notes.tool("List notes", read_only=True)
@@ -106,8 +108,11 @@ async def nc_notes_get_note(
     """Read a note with its text and etag; long text comes in pages of bytes: go on at next_offset."""
     if (note_id is None) == (title is None):
         raise InvalidInput("Send either 'note_id' or 'title'.")
-    note = await nc.client(NotesClient).get(await _by_name(nc, title or "") if note_id is None else note_id)
-    return results.text(note, cut(note.text, offset=offset, limit=limit), offset=offset)
+    wanted = await _by_name(nc, title or "") if note_id is None else note_id
+    async with holding_texts(nc.uid):
+        note = await nc.client(NotesClient).get(wanted)
+        page = await cut_aside(note.text, uid=nc.uid, offset=offset, limit=limit)
+        return results.text(note, page, offset=offset)
 
 
 @notes.tool("Create a note")
@@ -145,21 +150,18 @@ async def nc_notes_update_note(
         raise InvalidInput("Replacing 'content' needs the 'etag' that nc_notes_get_note answered.")
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
-    # The state before the move; afterwards the files that stayed behind could not be found.
-    before = None if category is None else await nc.client(NotesClient).get(note_id)
-    note = await nc.client(NotesClient).update(
-        note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
-    )
-    stayed = None
-    if before is not None and before.path and note.path and before.category != note.category:
-        stayed = await note_pictures.left_behind(
-            nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
+    async with holding_texts(nc.uid):
+        # The state before the move; afterwards the files that stayed behind could not be found.
+        before = None if category is None else await nc.client(NotesClient).get(note_id)
+        note = await nc.client(NotesClient).update(
+            note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
         )
-    sent = {"title": title, "category": category, "content": content, "favorite": favorite}
-    if before is None and etag is not None and normalise(etag) == note.etag:
-        # The state before: every change makes another etag.
-        before = note
-    return results.written(note, sent, before=before, stayed=stayed)
+        stayed = await _left_behind(nc, before, note)
+        sent = {"title": title, "category": category, "content": content, "favorite": favorite}
+        if before is None and etag is not None and normalise(etag) == note.etag:
+            # The state before: every change makes another etag.
+            before = note
+        return results.written(note, sent, before=before, stayed=stayed)
 
 
 @notes.tool("Append to a note")
@@ -212,8 +214,9 @@ async def nc_notes_get_attachment(
     nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> results.NoteImage | results.NoteFile:
     """Show a picture that a note holds; other files are only described."""
-    found, attachment = await attachments.find(nc, note_id, path)
-    return results.attached(found, attachment)
+    async with holding_texts(nc.uid):
+        found, attachment = await attachments.find(nc, note_id, path)
+        return results.attached(found, attachment)
 
 
 def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:
@@ -230,13 +233,28 @@ async def _by_name(nc: Account, name: str) -> Id:
     wanted = folded(name.strip().strip("/"))
     listed = [note async for note in nc.client(NotesClient).list_all()]
     for names in (_paths, _titles):
-        found = [note for note in listed if wanted in {folded(one) for one in names(note)}]
+        # There may be tens of thousands.
+        work = partial(_of_name, listed, wanted, names)
+        found = await aside(work, uid=nc.uid, size=_TITLE_CHARACTERS * len(listed))
         if len(found) > 1:
             ids = ", ".join(f"{note.id} (category “{note.category}”)" for note in found[:_LISTED])
             raise InvalidInput(f"{len(found)} notes have that title. Send the 'note_id' of one: {ids}.")
         if found:
             return found[0].id
     raise NotFound("No note has that title or path. Call nc_notes_search_notes to find it.")
+
+
+async def _left_behind(nc: Account, before: Note | None, note: Note) -> str | None:
+    """Return a sentence about files that stayed in the old folder of a note that was moved."""
+    if before is None or not before.path or not note.path or before.category == note.category:
+        return None
+    return await note_pictures.left_behind(
+        nc, note.content or "", before=_folder(before.path), after=_folder(note.path)
+    )
+
+
+def _of_name(listed: Iterable[Note], wanted: str, names: Callable[[Note], tuple[str, ...]]) -> list[Note]:
+    return [note for note in listed if wanted in {folded(one) for one in names(note)}]
 
 
 def _folder(path: str) -> str:

@@ -7,6 +7,7 @@ fetched with that account's own access.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Final, TypedDict, cast
 from urllib.parse import quote, urlencode
 
@@ -18,7 +19,7 @@ from nextcloud_mcp_server.apps.notes.tools import by_preference
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
@@ -30,7 +31,7 @@ from nextcloud_mcp_server.tools.documents import Documents
 from nextcloud_mcp_server.tools.file_results import FileFacts, FileImage, FileText
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.result import LongText, Result
-from nextcloud_mcp_server.tools.text_page import cut
+from nextcloud_mcp_server.tools.text_page import TextPage, cut
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
 
 #: The maximum number of notes, of file names and of file contents, each.
@@ -201,17 +202,23 @@ def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fe
 
 
 async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
-    note = await nc.client(NotesClient).get(here["which"])
-    limit = _PAGE_BYTES
-    page = cut(note.text, offset=here["offset"], limit=limit)
-    while not _fits(page.text):
-        limit //= 2
-        page = cut(note.text, offset=here["offset"], limit=limit)
+    async with holding_texts(nc.uid):
+        note = await nc.client(NotesClient).get(here["which"])
+        page = await aside(partial(_fitting, note.text, here["offset"]), uid=nc.uid, size=len(note.text))
     about: dict[str, object] = {"type": "note", "category": note.category or None}
     if page.next_offset is not None:
         about["next_id"] = _sealed(nc, "note", note.id, page.next_offset)
     found = _note(nc, note.id, note.title)
     return Fetched(id=asked, title=found.title, text=page.text, url=found.url, metadata=_words(about))
+
+
+def _fitting(text: str, offset: int) -> TextPage:
+    limit = _PAGE_BYTES
+    page = cut(text, offset=offset, limit=limit)
+    while not _fits(page.text):
+        limit //= 2
+        page = cut(text, offset=offset, limit=limit)
+    return page
 
 
 def _telling(query: str, terms: Sequence[Term]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
@@ -69,7 +70,7 @@ class Row(Answer):
     table_id: Id = Field(validation_alias="tableId")
     cells: Annotated[list[_Cell], LIST] = Field(default_factory=list[_Cell], validation_alias="data")
 
-    @property
+    @cached_property
     def values(self) -> dict[str, Any]:
         """The values by column id."""
         return {cell.column: cell.value for cell in self.cells}

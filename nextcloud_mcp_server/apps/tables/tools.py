@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, cast
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.formats import ical_time
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
@@ -75,7 +77,8 @@ async def nc_tables_get_table(
     tests = _tests(columns, query, where or {})
     searched = None
     if tests:
-        found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
+        async with holding_texts(nc.uid):
+            found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
         total = table.rows
@@ -161,17 +164,20 @@ async def _search(
     with HeldBytes(nc.uid) as held:
         for offset in range(0, _SEARCHED_ROWS, _CHUNK):
             rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
-            for number, row in enumerate(rows, offset):
-                if not matches(row):
-                    continue
-                if not held.take(row.size):
-                    return found, number
-                found.append(row)
+            # Few rows may have many columns, and long texts.
+            for number in await aside(partial(_matching, rows, matches), uid=nc.uid):
+                if not held.take(rows[number].size):
+                    return found, offset + number
+                found.append(rows[number])
             if len(rows) < _CHUNK:
                 return found, None
             seen = offset + len(rows)
             await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
     return found, _SEARCHED_ROWS
+
+
+def _matching(rows: Sequence[Row], matches: Callable[[Row], bool]) -> list[int]:
+    return [number for number, row in enumerate(rows) if matches(row)]
 
 
 def _column(columns: Sequence[Column], name: str) -> Column:

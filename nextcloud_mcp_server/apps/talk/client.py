@@ -22,7 +22,8 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import timestamp, untrusted
 from nextcloud_mcp_server.nextcloud import ocs, outcome
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
-from nextcloud_mcp_server.nextcloud.http import Answer, decoded
+from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
+from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.php_json import MAP, as_map
@@ -208,7 +209,7 @@ class TalkClient(AppClient):
         if not response.content:
             # 304: there are none.
             return History((), None)
-        found = decoded(response, _HISTORY).ocs.data
+        found = (await decoded_aside(response, _HISTORY, uid=self._http.uid)).ocs.data
         page = cut([one for one in found if before is None or number(one.id) < before], limit)
         messages = [one for one in page.rows if one.system not in _FOR_CLIENTS]
         last = response.headers.get("X-Chat-Last-Given", "")

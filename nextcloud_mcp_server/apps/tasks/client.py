@@ -94,7 +94,7 @@ class TasksClient(CalendarObjectsClient):
           NotFound: No such task.
           ServerFault: It is malformed.
         """
-        return _read(await self._dav.get(task_id))
+        return await self._read(await self._dav.get(task_id))
 
     async def uid_of(self, task_id: str) -> str:
         """Fetch the UID of a task, by which subtasks refer to it."""
@@ -113,7 +113,7 @@ class TasksClient(CalendarObjectsClient):
                 raise errors.NotFound(_NO_LIST)
             calendar = min(own, key=lambda each: bool(each.owner)).id
         whole = edit.new_task(str(uuid4()), changes, now=datetime.now(UTC))
-        return _read(await self._dav.create(calendar, whole.written))
+        return await self._read(await self._dav.create(calendar, whole.written))
 
     async def update(
         self, task_id: str, make: Callable[[Task], Awaitable[TaskChanges]], *, if_match: str
@@ -124,12 +124,17 @@ class TasksClient(CalendarObjectsClient):
           EtagMismatch: It was changed since it was read; nothing was written.
           Forbidden: The list is read-only.
         """
-        task = _read(await self._dav.current(task_id, if_match))
+        task = await self._read(await self._dav.current(task_id, if_match))
         changes = await make(task)
-        whole = ical.read(task.stored.text)
-        component = _component(Series(whole, TASK))
-        edit.apply(whole, component, changes, now=datetime.now(UTC))
-        return _read(await self._dav.replace(task.stored, whole.written))
+        now = datetime.now(UTC)
+
+        def changed() -> str:
+            whole = ical.read(task.stored.text)
+            edit.apply(whole, _component(Series(whole, TASK)), changes, now=now)
+            return whole.written
+
+        text = await self._aside(changed, task.stored.text)
+        return await self._read(await self._dav.replace(task.stored, text))
 
     async def delete(self, task_id: str, *, if_match: str) -> str:
         """Move a task to the trash and return its title; two requests.
@@ -140,10 +145,7 @@ class TasksClient(CalendarObjectsClient):
         """
         stored = await self._dav.current(task_id, if_match)
         await self._dav.delete(stored)
-        try:
-            return next(ical.read(stored.text).components(TASK)).text("SUMMARY")
-        except (Unreadable, StopIteration):
-            return ""
+        return await self._aside(partial(_title, stored), stored.text)
 
     async def restore(self, task_id: str, *, if_match: str) -> Task:
         """Restore a task from the trash.
@@ -151,7 +153,10 @@ class TasksClient(CalendarObjectsClient):
         Raises:
           NotFound: It is not in the trash.
         """
-        return _read(await self._dav.restore(task_id, TASK, if_match=if_match))
+        return await self._read(await self._dav.restore(task_id, TASK, if_match=if_match))
+
+    async def _read(self, stored: Stored) -> Task:
+        return await self._aside(partial(_read, stored), stored.text)
 
     async def _lists(self) -> list[Calendar]:
         return [each for each in await self._dav.calendars() if TASK in each.kinds and not each.app]
@@ -163,6 +168,13 @@ def _read(stored: Stored) -> Task:
     except Unreadable as wrong:
         raise errors.ServerFault(_BROKEN.format(wrong=wrong)) from None
     return Task(stored, series, _component(series))
+
+
+def _title(stored: Stored) -> str:
+    try:
+        return next(ical.read(stored.text).components(TASK)).text("SUMMARY")
+    except (Unreadable, StopIteration):
+        return ""
 
 
 def _component(series: Series) -> Component:

@@ -1,3 +1,4 @@
+import gc
 import random
 
 import pytest
@@ -247,3 +248,16 @@ def test_only_one_whole_card_counts_as_one() -> None:
     assert VCard.read(V4).whole
     for broken in ("", V4 * 2, V4.replace("END:VCARD\n", ""), V4.replace("FN:Ann", "no line"), "FN:x\n"):
         assert not VCard.read(broken).whole
+
+
+def test_a_card_that_is_no_longer_used_is_free_at_once() -> None:
+    """Its places refer to each other: thousands of them waited for the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        card = VCard.read(V4)
+        card.replace(next(card.every("FN")), "Other")
+        del card
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -194,6 +194,18 @@ def test_an_object_that_is_the_same_is_not_read_again() -> None:
     assert next(one.series("VEVENT").core for one in second.objects) is first.objects[0].series("VEVENT").core
 
 
+def test_short_lines_count_as_what_is_made_of_them() -> None:
+    """Lines of four characters took 42 times their text, and 10 times was counted."""
+    lines = [KeptCalendar.of("1", None, [Stored("c/e.ics", "e", line * 19_000)]) for line in ("A:\n", "A:.")]
+
+    assert lines[0].size > 30 * lines[1].size
+
+
+def test_an_object_that_is_not_parsed_counts_as_its_text() -> None:
+    assert kept(20_000).size < 100_000
+    assert KeptCalendar.of("1", None, [Stored("c/e.ics", "e", "A:\n" * 20_001)]).size < 100_000
+
+
 def test_calendars_that_are_too_large_are_not_kept_and_spoil_no_other() -> None:
     calendars = {
         "huge": kept(MAX_PERSON_BYTES // 5),

@@ -10,7 +10,7 @@ import pytest
 from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes
 from nextcloud_mcp_server.nextcloud import held_bytes, remarks
-from nextcloud_mcp_server.nextcloud.content_cache import MAX_BYTES
+from nextcloud_mcp_server.nextcloud.content_cache import MAX_PERSON_BYTES
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
@@ -74,8 +74,9 @@ async def test_two_calendars_read_at_once_share_the_limit(little: Callable[[int]
     assert (len(beside.events), beside.note[:2], len(after.events)) == (0, "2 ", 2)
 
 
-def test_one_call_may_hold_more_than_is_kept_and_less_than_a_server_has() -> None:
-    assert MAX_BYTES < held_bytes.MOST_BYTES <= 2 * MAX_BYTES
+def test_the_calls_of_a_user_may_hold_more_than_is_kept_and_both_together_at_most_100_mb() -> None:
+    assert MAX_PERSON_BYTES < held_bytes.MOST_BYTES
+    assert MAX_PERSON_BYTES + held_bytes.MOST_BYTES <= 100_000_000
 
 
 async def test_a_search_holds_note_texts_up_to_the_limit_and_tells_how_many(
@@ -171,6 +172,36 @@ async def test_contacts_of_megabytes_are_held_up_to_the_limit_of_a_call(
         found = await call(account_in(sandbox), "nc_contacts_search_contacts")
 
     assert [each.name for each in found.contacts] == ["alice", "short"]
+    assert "so long that not all of them were read" in said[0]
+
+
+async def test_a_search_holds_one_card_at_a_time(little: Callable[[int], None]) -> None:
+    """It kept every card that it found until it ended: 450 cards of 65 kB took more than a gigabyte."""
+    little(2_000_000)
+    sandbox = Sandbox()
+    book = sandbox.add_user("alice").address_books["contacts"]
+    for number in range(5):
+        book.put(f"{number}.vcf", CARD.format(uid=number, text="x\r\n" + "TEL:1\r\n" * 1_000), 0)
+
+    with remarks.collected() as said:
+        found = await call(account_in(sandbox), "nc_contacts_search_contacts", query="x", limit=1)
+
+    assert (found.total, said) == (5, [])
+
+
+async def test_a_search_holds_rows_of_long_names_up_to_the_limit_of_a_call(
+    little: Callable[[int], None],
+) -> None:
+    little(1_300_000)
+    sandbox = Sandbox()
+    book = sandbox.add_user("alice").address_books["contacts"]
+    for number in range(5):
+        book.put(f"{number}.vcf", CARD.format(uid="x" * 40_000, text=number), 0)
+
+    with remarks.collected() as said:
+        found = await call(account_in(sandbox), "nc_contacts_search_contacts", query="xx")
+
+    assert found.total == 2
     assert "so long that not all of them were read" in said[0]
 
 

@@ -21,7 +21,7 @@ from nextcloud_mcp_server.protocol import task_runner, work
 from nextcloud_mcp_server.protocol import tasks as tasks_module
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.task_runner import TaskRunner
-from nextcloud_mcp_server.protocol.tasks import LOST, Tasks
+from nextcloud_mcp_server.protocol.tasks import LONGEST_ARGUMENTS, LOST, Tasks
 from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
@@ -370,6 +370,26 @@ async def test_a_reading_of_a_dead_process_starts_again_at_another(cluster: Clus
     assert done["result"] == DONE
 
 
+async def test_lost_readings_start_again_only_as_far_as_a_user_may_have_running_tasks(
+    cluster: Cluster,
+) -> None:
+    again = Held()
+    dead, other = await cluster.server(Held(), renew_seconds=LONG_SECONDS), await cluster.server(again)
+    lost = [await dead.call() for _ in range(MOST_RUNNING)]
+    cluster.clock.ahead = task_runner.LEASE
+    own = [await other.call() for _ in range(MOST_RUNNING)]
+
+    waiting = [(await other.get(each))["status"] for each in lost]
+    meanwhile = again.calls
+    again.go_on.set()
+    for each in own:
+        await other.until(each, "completed")
+    done = [(await other.until(each, "completed"))["result"] for each in lost]
+
+    assert (waiting, meanwhile) == (["working"] * MOST_RUNNING, MOST_RUNNING)
+    assert done == [DONE] * MOST_RUNNING
+
+
 async def test_a_change_of_a_dead_process_has_failed_and_is_never_made_again(cluster: Cluster) -> None:
     held, again = Held(), Held()
     dead, other = await cluster.server(held, renew_seconds=LONG_SECONDS), await cluster.server(again)
@@ -381,6 +401,22 @@ async def test_a_change_of_a_dead_process_has_failed_and_is_never_made_again(clu
     assert (failed["status"], failed["statusMessage"]) == ("failed", LOST)
     assert failed["error"] == {"code": -32603, "message": LOST}
     assert again.calls == 0
+
+
+async def test_a_reading_with_long_arguments_is_not_kept_to_start_again(cluster: Cluster) -> None:
+    """A user could otherwise fill the database with what no tool even reads."""
+    again = Held()
+    dead, other = await cluster.server(Held(), renew_seconds=LONG_SECONDS), await cluster.server(again)
+    arguments = {"path": "Plan.pdf", "more": "x" * LONGEST_ARGUMENTS}
+    task = await dead.send("tools/call", name="read", arguments=arguments)
+    cluster.clock.ahead = task_runner.LEASE
+
+    failed = await other.get(task)
+
+    assert (failed["status"], failed["statusMessage"], again.calls) == ("failed", LOST, 0)
+    with closing(sqlite3.connect(cluster.path)) as connection:
+        (stored,) = connection.execute("SELECT length(request) FROM tasks").fetchone()
+    assert stored < LONGEST_ARGUMENTS
 
 
 async def test_no_other_caller_takes_a_lost_task_over(cluster: Cluster) -> None:

@@ -116,7 +116,7 @@ async def test_a_user_has_so_many_running_tasks_at_most_and_another_user_others(
 async def test_of_many_ended_tasks_the_oldest_is_deleted_and_a_running_one_never(
     database: Database, owner: TaskOwner, advance: Advance
 ) -> None:
-    running = await begun(database, owner)
+    running = await begun(database, owner, lease=Lease("this process", timedelta(minutes=5)))
     tasks = list[Task]()
     for _ in range(MOST_KEPT - 1):
         advance(1)
@@ -128,6 +128,23 @@ async def test_of_many_ended_tasks_the_oldest_is_deleted_and_a_running_one_never
     assert await status(database, newest) is TaskStatus.WORKING
     assert await status(database, tasks[0]) is None
     assert await status(database, tasks[1]) is TaskStatus.COMPLETED
+
+
+async def test_a_task_whose_process_is_gone_neither_counts_as_running_nor_stays_for_good(
+    database: Database, owner: TaskOwner, advance: Advance
+) -> None:
+    """Nobody can list tasks: without its id, a client could not end a lost one to make room."""
+    tasks = list[Task]()
+    for _ in range(MOST_KEPT // MOST_RUNNING):
+        tasks += [await begun(database, owner) for _ in range(MOST_RUNNING)]
+        advance(LEASE.duration.total_seconds())
+
+    newest = await begun(database, owner)
+
+    found = [await status(database, each) for each in tasks]
+    assert found.count(None) == 1
+    assert None in found[:MOST_RUNNING]
+    assert await status(database, newest) is TaskStatus.WORKING
 
 
 async def test_the_results_of_a_user_have_so_many_bytes_at_most(

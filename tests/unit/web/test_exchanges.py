@@ -57,9 +57,29 @@ async def test_a_body_that_is_not_one_message_is_refused_in_a_sentence_without_i
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [{"id": "x" * 1_001}, {"params": {"_meta": {"progressToken": "x" * 1_001}}}],
+    ids=["id", "progress token"],
+)
+async def test_what_comes_back_in_each_answer_is_not_megabytes_long(fields: dict[str, object]) -> None:
+    async with client(unreached) as http:
+        answer = await http.post("/mcp", json={**CALL, **fields})
+
+    assert answer.status_code == 400
+    assert answer.json()["id"] is None
+    assert "longer than 1,000 characters" in answer.json()["error"]["message"]
+    assert len(answer.content) < 1_000
+
+
+@pytest.mark.parametrize(
     ("method", "body"),
     [
         ("POST", json.dumps(CALL)),
+        ("POST", json.dumps({**CALL, "id": "x" * 1_000})),
+        *(
+            ("POST", json.dumps({**CALL, "params": each}))
+            for each in ({"_meta": 1}, {"_meta": {"progressToken": 5}})
+        ),
         ("POST", json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})),
         ("POST", json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})),
         ("POST", '{"half'),

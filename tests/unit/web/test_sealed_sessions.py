@@ -23,6 +23,7 @@ from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.exchanges import Exchanges
 from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE, SealedSessions
 from nextcloud_mcp_server.web.session_ids import LIFETIME, SessionIds
+from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 INITIALIZE: dict[str, Any] = {
@@ -55,6 +56,7 @@ class Replica:
 
     sessions: SealedSessions
     only_here: bool = False
+    limiter: SessionLimiter | None = None
 
     @asynccontextmanager
     async def http(self, user: str | None = "alice/claude") -> AsyncGenerator[httpx2.AsyncClient]:
@@ -67,7 +69,7 @@ class Replica:
                 scope = {**scope, "user": BearerUser(bearer)}
             if self.only_here:
                 scope[ONLY_HERE] = True
-            await exchanges(scope, receive, send)
+            await (self.limiter or exchanges)(scope, receive, send)
 
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="https://mcp.test", headers=ACCEPT) as it:
@@ -318,3 +320,41 @@ async def test_a_request_that_comes_while_a_session_ends_does_not_open_it_again(
             go.set()
 
         assert answers == [404]
+
+
+async def test_a_session_that_a_refused_request_takes_up_counts_among_those_of_its_client(
+    replicas: Replicas,
+) -> None:
+    """The request is wrong, so its answer does not name the session; it is open nevertheless."""
+    async with replicas.one() as before:
+        session_ids = [await before.begin() for _ in range(4)]
+
+    async with replicas.one() as after:
+        after.limiter = SessionLimiter(Exchanges(after.sessions.handle_request), most_of_client=2)
+        statuses: list[int] = []
+        for session_id in session_ids:
+            async with after.http() as http:
+                headers = {"mcp-session-id": session_id, "Accept": "text/plain"}
+                answer = await http.post("/mcp", json=message("ping", {}), headers=headers)
+            statuses.append(answer.status_code)
+        are_open = list(after.sessions._server_instances)  # pyright: ignore[reportPrivateUsage]
+
+    assert statuses == [406] * 4
+    assert are_open == session_ids[2:]
+
+
+async def test_the_late_end_of_a_session_leaves_the_one_open_that_was_opened_again(
+    replicas: Replicas,
+) -> None:
+    """The work of a closed session may end after its next request; until then both have the same id."""
+    async with replicas.one() as one:
+        sessions, session_id = one.sessions, await one.begin()
+        closed = sessions._server_instances[session_id]  # pyright: ignore[reportPrivateUsage]
+        one.only_here = True
+        await one.end(session_id)
+        one.only_here = False
+        await one.call(session_id)
+
+        await sessions._discard_session(session_id, closed)  # pyright: ignore[reportPrivateUsage]
+
+        assert session_id in sessions._server_instances  # pyright: ignore[reportPrivateUsage]

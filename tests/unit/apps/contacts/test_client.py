@@ -6,9 +6,11 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.contacts import client as contacts_client
 from nextcloud_mcp_server.apps.contacts.client import MAX_CARD_BYTES, ContactsClient, new_card
 from nextcloud_mcp_server.apps.contacts.fields import Changes
 from nextcloud_mcp_server.formats.vcard import VCard
+from nextcloud_mcp_server.nextcloud import remarks
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -86,6 +88,36 @@ async def test_one_broken_card_never_hides_the_list(
     store("photo.vcf", V4.replace("Kgo", "Kgo" + "A" * 400_000))
 
     assert await names(client) == ["Chandra Rao", "Zoë Müller", "Half", "Ann"]
+
+
+async def test_a_card_of_too_many_lines_is_said_and_left_out_of_a_list(
+    client: ContactsClient, store: Callable[[str, str], None]
+) -> None:
+    store("many.vcf", V4.replace("FN:", "TEL:1\r\n" * 10_001 + "FN:"))
+
+    with remarks.collected() as said:
+        listed = await names(client)
+
+    assert "Ann" not in listed
+    assert "so long that not all of them were read" in said[0]
+    with pytest.raises(errors.TooLarge, match="more than 10,000 lines"):
+        await client.get("contacts", "many.vcf")
+
+
+async def test_a_list_of_cards_made_to_be_slow_ends_and_short_ones_are_still_there(
+    client: ContactsClient, store: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """450 cards of 10,000 lines took minutes."""
+    monkeypatch.setattr(contacts_client, "_MOST_LONG", 300_000)
+    for number in range(4):
+        store(f"{number}.vcf", V4.replace("FN:", "TEL:1\r\n" * 1_200 + "FN:"))
+    store("short.vcf", V4.replace("FN:Ann", "FN:Short"))
+
+    with remarks.collected() as said:
+        listed = await names(client)
+
+    assert (listed.count("Ann"), listed.count("Short")) == (2, 1)
+    assert "so long that not all of them were read" in said[0]
 
 
 async def test_a_fault_in_the_middle_of_a_list_is_no_reason_to_begin_anew() -> None:

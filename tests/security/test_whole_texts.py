@@ -1,0 +1,341 @@
+"""Attack: texts of megabytes in a user's Nextcloud, which strangers may send; other users are served meanwhile."""
+
+import sys
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from threading import get_ident
+from typing import Any, cast
+
+import anyio
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.mail.client import MailClient
+from nextcloud_mcp_server.apps.mail.tools import mail
+from nextcloud_mcp_server.apps.news.client import NewsClient
+from nextcloud_mcp_server.apps.news.tools import news
+from nextcloud_mcp_server.apps.notes import client as notes_client
+from nextcloud_mcp_server.apps.notes.client import NotesClient
+from nextcloud_mcp_server.apps.notes.resources import Notes
+from nextcloud_mcp_server.apps.tables import tools as tables_tools
+from nextcloud_mcp_server.apps.tables.client import Row, TablesClient
+from nextcloud_mcp_server.documents import process
+from nextcloud_mcp_server.documents.kinds import Kind
+from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
+from nextcloud_mcp_server.documents.process import Extract
+from nextcloud_mcp_server.documents.worker import SMALL_BYTES
+from nextcloud_mcp_server.formats import character_references
+from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
+from nextcloud_mcp_server.nextcloud.credential import BasicCredential
+from nextcloud_mcp_server.nextcloud.http import open_pool
+from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.resources.kind import Reader
+from nextcloud_mcp_server.sandbox.app import Sandbox
+from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
+from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore
+from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
+from nextcloud_mcp_server.tools.documents import AT_ONCE, Documents
+from nextcloud_mcp_server.tools.progress import Progress
+from tests.dav_fakes import ProgressLog, account_in, call, call_with, nothing_read
+from tests.document_files import read_here
+
+BOB = ("Bob", "bob@example.test")
+Open = Callable[[Account, int], Awaitable[object]]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, kind: type, method: str) -> Callable[[], int]:
+    """Return how many calls of a method there were at once, at most."""
+    running = most = 0
+    real = getattr(kind, method)
+
+    async def watched(*given: object, **named: object) -> object:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        # Others that may begin, do.
+        await anyio.sleep(0.005)
+        try:
+            return await real(*given, **named)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(kind, method, watched)
+    return lambda: most
+
+
+async def at_once(use: Callable[[], Awaitable[object]]) -> None:
+    async def once() -> None:
+        await use()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(6):
+            group.start_soon(once)
+
+
+async def unheard(done: int, total: int) -> None:
+    del done, total
+
+
+async def held(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def reading(
+    kind: Kind, pieces: AsyncIterable[bytes], *, report: Callable[[int, int], Awaitable[None]]
+) -> Extract:
+    """Count the bytes of a document."""
+    del kind, report
+    size = sum([len(piece) async for piece in pieces])
+    return Extract(f"read {size}".encode(), "ok")
+
+
+def account_through(transport: httpx2.AsyncBaseTransport, uid: str) -> Account:
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=transport)
+    nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
+    return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
+
+
+def read_note(account: Account, note_id: int) -> Awaitable[object]:
+    return call(account, "nc_notes_get_note", note_id=note_id)
+
+
+def move_note(account: Account, note_id: int) -> Awaitable[object]:
+    return call(account, "nc_notes_update_note", note_id=note_id, category="elsewhere")
+
+
+def read_resource(account: Account, note_id: int) -> Awaitable[object]:
+    reader = Reader(Documents(nothing_read), cast("Any", ProgressLog()))
+    return Notes().read(account, str(note_id), reader)
+
+
+@pytest.mark.parametrize("use", [read_note, move_note, read_resource])
+async def test_one_user_holds_one_whole_note_at_a_time(monkeypatch: pytest.MonkeyPatch, use: Open) -> None:
+    """16 calls at once for a note of 30 MB took 300 MB."""
+    most = counted(monkeypatch, NotesClient, "get")
+    account = account_in(Sandbox.demo())
+    note = await call(account, "nc_notes_create_note", title="one", content="text")
+
+    await at_once(lambda: use(account, note.id))
+
+    assert most() == 1
+
+
+async def test_one_user_fetches_one_whole_note_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = account_in(Sandbox.demo())
+    [hit, *_] = (await call(account, "search", query="shopping list")).results
+    most = counted(monkeypatch, NotesClient, "get")
+
+    await at_once(lambda: call(account, "fetch", id=hit.id))
+
+    assert most() == 1
+
+
+async def test_one_user_holds_one_attachment_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = counted(monkeypatch, NotesClient, "attachment")
+    account = account_in(Sandbox.demo())
+
+    async def look() -> None:
+        with pytest.raises(errors.NextcloudMcpError):
+            await call(account, "nc_notes_get_attachment", note_id=1, path="missing.png")
+
+    await at_once(look)
+
+    assert most() == 1
+
+
+async def test_one_user_holds_one_mail_and_one_article_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = Sandbox.demo()
+    account, documents = account_in(sandbox), Documents(read_here)
+    store = sandbox.state.store(MailStore)
+    sent = store.add(store.mailboxes[0], "s", BOB, 1, "text").id
+    article = sandbox.state.store(FeedStore)["alice"].add(1, "t", "text", 1).id
+    most = counted(monkeypatch, MailClient, "message"), counted(monkeypatch, NewsClient, "article")
+    ours = {"documents": documents}
+
+    await at_once(lambda: call_with(ours, mail, account, "nc_mail_get_message", message_id=sent))
+    await at_once(lambda: call_with(ours, news, account, "nc_news_read_articles", article_id=article))
+
+    assert [each() for each in most] == [1, 1]
+
+
+async def test_a_note_that_is_too_long_for_memory_is_refused_with_the_way_to_read_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notes_client, "_MAX_NOTE_BYTES", 10_000)
+    account = account_in(Sandbox.demo())
+    note = await call(account, "nc_notes_create_note", title="one", content="a" * 10_000)
+
+    with pytest.raises(errors.TooLarge, match="nc_files_read_file reads it in parts"):
+        await call(account, "nc_notes_get_note", note_id=note.id)
+
+
+async def test_a_strangers_mail_is_cut_before_it_is_decoded_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 MB of `&` held the event loop for two seconds."""
+    seen = list[tuple[int, bool]]()
+    unescape, here = character_references.unescape, get_ident()
+
+    def watched(text: str) -> str:
+        seen.append((len(text), get_ident() == here))
+        return unescape(text)
+
+    monkeypatch.setattr(character_references, "unescape", watched)
+    sandbox = Sandbox.demo()
+    store = sandbox.state.store(MailStore)
+    sent = store.add(store.mailboxes[0], "s", BOB, 1, "&" * (MAX_TEXT_BYTES + 1)).id
+
+    ours = {"documents": Documents(read_here)}
+    found = await call_with(ours, mail, account_in(sandbox), "nc_mail_get_message", message_id=sent)
+
+    # Mail writes each as `&amp;`.
+    assert seen == [(MAX_TEXT_BYTES, False)]
+    assert found.content.startswith("&&")
+    assert "longer than is read" in found.note
+
+
+def test_the_values_of_a_row_are_put_together_once() -> None:
+    """They were once for each column: a search in 500 rows of 200 columns took two seconds."""
+    row = Row.model_validate({"id": 1, "tableId": 2, "data": [{"columnId": 3, "value": "abc"}]})
+
+    assert row.values is row.values
+
+
+async def test_a_wide_table_is_searched_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set[int]()
+    has_words = tables_tools.has_words
+
+    def watched(*texts: str) -> bool:
+        threads.add(get_ident())
+        return has_words(*texts)
+
+    monkeypatch.setattr(tables_tools, "has_words", watched)
+    sandbox = Sandbox.demo()
+    store = sandbox.state.store(TableStore)
+    table = store.add("wide", "", "alice", "2026-01-01 00:00:00")
+    columns = [
+        store.add_column(table, {"type": "text", "subtype": "line", "title": f"c{number}"}, "")
+        for number in range(8)
+    ]
+    for _ in range(5):
+        store.add_row(table, {column.id: "abc" for column in columns})
+
+    found = await call(account_in(sandbox), "nc_tables_get_table", table_id=table.id, query="abc")
+
+    assert found.total == 5
+    assert threads
+    assert get_ident() not in threads
+
+
+async def test_one_user_searches_one_table_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = account_in(Sandbox.demo())
+    table = (await call(account, "nc_tables_list_tables")).tables[0]
+    most = counted(monkeypatch, TablesClient, "rows")
+
+    await at_once(lambda: call(account, "nc_tables_get_table", table_id=table.id, query="a"))
+
+    assert most() == 1
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("written", ["2, b'1 2\\n'", "2, b'\\n'", "1, b'a'"])
+async def test_a_worker_that_writes_without_end_is_ended(written: str) -> None:
+    """Its messages kept the server busy until the deadline, for up to 45 seconds."""
+    number, text = written.split(", ")
+    script = (
+        f"import sys, os\nsys.stdin.buffer.read()\ndata = {text} * 16_000\n"
+        f"while True:\n    os.write({number}, data)"
+    )
+
+    with anyio.fail_after(60):
+        found = await process.extract(
+            "pdf", held(b"x"), report=unheard, seconds=600, command=(sys.executable, "-I", "-c", script)
+        )
+
+    assert found.end == "failed"
+    assert len(found.text) == (MAX_TEXT_BYTES if number == "1" else 0)
+
+
+@pytest.mark.process
+async def test_a_large_document_that_drips_holds_a_worker_for_a_time_only() -> None:
+    async def drips() -> AsyncIterator[bytes]:
+        yield b"%PDF"
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(60):
+        found = await process.extract("pdf", drips(), report=unheard, feed_seconds=0.2)
+
+    assert (found.end, found.text) == ("slow", b"")
+
+
+class Slow(httpx2.ASGITransport):
+    """A Nextcloud whose storages begin to send files, and go on when told."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__(app=sandbox.app)
+        self.waiting = 0
+        self.all_wait = anyio.Event()
+        self.go_on = anyio.Event()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if request.method == "GET":
+            stream = _Dripping(self, await response.aread())
+            return httpx2.Response(response.status_code, headers=response.headers, stream=stream)
+        return response
+
+
+class _Dripping(httpx2.AsyncByteStream):
+    def __init__(self, slow: Slow, data: bytes) -> None:
+        self._slow, self._data = slow, data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._data[:1]
+        self._slow.waiting += 1
+        if self._slow.waiting == AT_ONCE:
+            self._slow.all_wait.set()
+        await self._slow.go_on.wait()
+        yield self._data[1:]
+
+
+async def test_slow_storages_hold_no_worker_for_their_small_documents() -> None:
+    """Three users whose storages dripped kept all others from reading documents, for ten minutes each."""
+    sandbox, documents = Sandbox.demo(), Documents(reading)
+    slow = Slow(sandbox)
+    found = list[Extract | None]()
+
+    async def read(uid: str) -> None:
+        sandbox.add_user(uid).files.put("/slow.rtf", b"text")
+        account = account_through(slow, uid)
+        text = await documents.text(account, "/slow.rtf", "rtf", cast("Progress", ProgressLog()))
+        found.append(text.extract)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for number in range(AT_ONCE):
+                group.start_soon(read, f"user{number}")
+            await slow.all_wait.wait()
+            page = await documents.page(account_in(sandbox), "<p>quick")
+            assert (page, found) == (("read 11", None), [])
+            slow.go_on.set()
+
+    assert [one and one.text for one in found] == [b"read 4"] * AT_ONCE
+
+
+async def test_a_document_that_grows_while_it_is_opened_is_read_whole() -> None:
+    sandbox = Sandbox.demo()
+    files = sandbox.state.users["alice"].files
+    files.put("/grown.rtf", b"small")
+
+    class Growing(httpx2.ASGITransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET":
+                files.put("/grown.rtf", b"x" * (3 * SMALL_BYTES))
+            return await super().handle_async_request(request)
+
+    account = account_through(Growing(app=sandbox.app), "alice")
+    found = await Documents(reading).text(account, "/grown.rtf", "rtf", cast("Progress", ProgressLog()))
+
+    assert found.extract is not None
+    assert found.extract.text == f"read {3 * SMALL_BYTES}".encode()
