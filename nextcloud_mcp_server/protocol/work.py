@@ -8,9 +8,13 @@ import anyio
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """One call. `is_detached`: its request has been answered, so nothing more is sent for that request."""
+    """One call. `is_detached`: its request has been answered, so nothing more is sent for that request.
+
+    `begun` is also set when the call ended before its work began; `was_permitted` is not.
+    """
 
     begun: anyio.Event = field(default_factory=anyio.Event)
+    was_permitted: bool = False
     message: str | None = None
     is_detached: bool = False
 
@@ -23,6 +27,7 @@ def begin() -> None:
     """Note that the consent is there, and the work at Nextcloud begins."""
     work = current.get()
     if work is not None:
+        work.was_permitted = True
         work.begun.set()
 
 

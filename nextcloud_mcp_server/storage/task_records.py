@@ -16,6 +16,12 @@ MOST_RUNNING: Final = 5
 MOST_KEPT: Final = 50
 MOST_BYTES: Final = 8_388_608
 
+#: The answer to a call whose permission ended while it was at work.
+NO_LONGER_PERMITTED: Final = (
+    "The user has changed what this client may do at Nextcloud, so this call was stopped; a part of it may be done. "
+    "Do not retry before the user says so."
+)
+
 
 class TaskStatus(StrEnum):
     """The status of a task, as the specification names it (`Task.status`)."""

@@ -30,16 +30,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.errors import MissingScope, Unsealable
 from nextcloud_mcp_server.storage.columns import SealedValue, UtcTime
 from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
-from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by
+from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by, permissions
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.task_records import (
     MOST_BYTES,
     MOST_KEPT,
     MOST_RUNNING,
+    NO_LONGER_PERMITTED,
     Lease,
     Task,
     TaskOwner,
@@ -87,6 +88,7 @@ class TaskRepository:
         owner: TaskOwner,
         task_id: str,
         *,
+        scopes: frozenset[str] | None,
         tool: str,
         arguments: str | None,
         lifetime: timedelta,
@@ -96,10 +98,18 @@ class TaskRepository:
 
         Beyond the number that is stored, the user's task that ended first is deleted; a running one never is. One
         whose process is gone does not run, though nobody may have asked for it yet.
+
+        The user's permission for the client must cover `scopes` in the same transaction: what ended it deleted only
+        the tasks that were stored by then. None where the operator's settings are the permission.
+
+        Raises:
+            MissingScope: The user paused or ended it, or it covers less by now.
         """
         now, id_hash = self._transactions.now(), hash_of(task_id)
         mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
         async with self._transactions.writing() as connection:
+            if scopes is not None and not await _is_permitted(connection, owner, scopes):
+                raise MissingScope(NO_LONGER_PERMITTED)
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
             if await _count(connection, mine, runs) >= MOST_RUNNING:
                 return None
@@ -309,6 +319,14 @@ def _answers(keys: KeyRing, row: Row[Any]) -> str | None:
 
 def _runs(now: datetime) -> ColumnElement[bool]:
     return and_(_active, not_(is_free(tasks.c.lease_until, now)))
+
+
+async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, scopes: frozenset[str]) -> bool:
+    """Tell whether the user's permission for the client covers these scopes now; a disconnect deletes it."""
+    mine = and_(owned_by(permissions.c, owner.principal), permissions.c.client_id == owner.client_id)
+    query = select(permissions.c.scopes).where(mine, not_(permissions.c.paused))
+    granted = await connection.scalar(query)
+    return granted is not None and scopes <= granted
 
 
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

@@ -1,7 +1,7 @@
 """Tasks over one database, in two processes; the work itself is a function of the test."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import MOST_RUNNING
+from nextcloud_mcp_server.storage.task_records import MOST_RUNNING, NO_LONGER_PERMITTED
 from nextcloud_mcp_server.storage.tasks import TaskRepository
 from tests.sdk_request import request
 
@@ -126,7 +126,14 @@ class Cluster:
     group: Any
     unavailable: bool = False
 
-    async def server(self, tool: Tool, *, grace_seconds: float = 0, renew_seconds: float = 0.01) -> Server:
+    async def server(
+        self,
+        tool: Tool,
+        *,
+        grace_seconds: float = 0,
+        renew_seconds: float = 0.01,
+        scopes: Mapping[str, frozenset[str]] | None = None,
+    ) -> Server:
         async def rows() -> TaskRepository:
             if self.unavailable:
                 raise StorageError("The database is gone.")
@@ -148,6 +155,7 @@ class Cluster:
             lambda _: made[0].caller,
             tools={"read": True, "write": False},
             permits=lambda _, __: made[0].permitted,
+            scopes=scopes,
         )
         made.append(Server(tasks, tool))
         self.group.start_soon(runner.run)
@@ -249,6 +257,42 @@ async def test_before_the_work_begins_a_call_is_no_task(cluster: Cluster) -> Non
     server = await cluster.server(ask)
 
     assert await server.call() == asked
+
+
+async def test_a_call_whose_permission_ended_while_it_worked_is_stopped_and_no_task(cluster: Cluster) -> None:
+    """The database has no permission of the caller any more."""
+    held = Held()
+    server = await cluster.server(held, scopes={"read": frozenset({"files:read"})})
+
+    answer = await server.call()
+    with anyio.fail_after(60):
+        await held.stopped.wait()
+    code, message = await refused(server.call(version="2025-11-25", task={}))
+
+    assert answer == {
+        "content": [{"type": "text", "text": NO_LONGER_PERMITTED}],
+        "isError": True,
+        "resultType": "complete",
+    }
+    assert (code, message) == (-32602, NO_LONGER_PERMITTED)
+    assert server.tasks.runner.count(ALICE) == 0
+
+
+async def test_a_refusal_before_the_work_begins_is_the_result_of_a_task_of_2025_11_25(
+    cluster: Cluster,
+) -> None:
+    """A client that is not connected learns from it how to connect."""
+    refusal: dict[str, Any] = {"content": [{"type": "text", "text": "Not connected"}], "isError": True}
+
+    async def refuse(_: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return refusal
+
+    server = await cluster.server(refuse, scopes={"read": frozenset({"files:read"})})
+
+    task = (await server.call(version="2025-11-25", task={}))["task"]
+    fetched = await server.send("tasks/result", version="2025-11-25", taskId=task["taskId"])
+
+    assert fetched["content"] == refusal["content"]
 
 
 async def test_an_error_of_a_short_call_is_raised_itself(cluster: Cluster) -> None:
