@@ -32,9 +32,12 @@ def begin() -> None:
 
 
 def report(message: str | None) -> bool:
-    """Note how far the work is; False where the client is to be sent the progress itself."""
+    """Note how far the work is; False where the client is to be sent the progress itself.
+
+    A name in it may be no Unicode, and then could not be sealed: half of a surrogate pair becomes a question mark.
+    """
     work = current.get()
     if work is None:
         return False
-    work.message = message or work.message
+    work.message = message.encode(errors="replace").decode() if message else work.message
     return work.is_detached

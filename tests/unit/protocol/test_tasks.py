@@ -396,6 +396,53 @@ async def test_the_progress_of_a_task_is_its_message(cluster: Cluster) -> None:
     assert sent == [False, True]
 
 
+async def test_a_name_that_is_no_unicode_in_the_progress_leaves_this_and_other_tasks_as_they_are(
+    cluster: Cluster,
+) -> None:
+    """Half of a surrogate pair stands in for a byte of a file name that is no UTF-8; it cannot be sealed."""
+    begun = list[str]()
+    go_on = anyio.Event()
+
+    async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        name = "x\udcff.txt" if not begun else "Plan.pdf"
+        begun.append(name)
+        work.begin()
+        await go_on.wait()
+        work.report(f"Read {name}")
+        server.tasks.runner.wake()
+        await ended.wait()
+        return DONE
+
+    ended = anyio.Event()
+    server = await cluster.server(report, renew_seconds=LONG_SECONDS)
+    broken, other = await server.call(), await server.call()
+    go_on.set()
+
+    await server.polled(other, lambda found: found.get("statusMessage") == "Read Plan.pdf")
+    said = (await server.get(broken))["statusMessage"]
+    ended.set()
+
+    assert said == "Read x?.txt"
+    assert (await server.until(broken, "completed"))["result"] == DONE
+
+
+async def test_a_result_that_cannot_be_written_fails_its_task(cluster: Cluster) -> None:
+    go_on = anyio.Event()
+
+    async def odd(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        work.begin()
+        await go_on.wait()
+        return {**DONE, "structuredContent": {"path": object()}}
+
+    server = await cluster.server(odd)
+    task = await server.call()
+    go_on.set()
+
+    failed = await server.until(task, "failed")
+
+    assert failed["error"] == {"code": -32603, "message": "Internal error"}
+
+
 async def test_a_reading_of_a_dead_process_starts_again_at_another(cluster: Cluster) -> None:
     held, again = Held(), Held()
     dead, other = await cluster.server(held, renew_seconds=LONG_SECONDS), await cluster.server(again)
