@@ -33,6 +33,7 @@ from nextcloud_mcp_server.protocol import task_wire, wire
 from nextcloud_mcp_server.protocol.task_runner import RunningCall, TaskRunner
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
+    MOST_RESTARTS,
     MOST_RUNNING,
     Task,
     TaskOwner,
@@ -53,6 +54,10 @@ TOO_MANY: Final = (
 LOST: Final = (
     "The server stopped while it worked on this, and a part may be done. Read first what was to be changed; then call "
     "the tool again for the rest."
+)
+LOST_AGAIN: Final = (
+    "The server stopped each time it worked on this, and does not start it again. Ask for less: the server may not be "
+    "able to do all of it."
 )
 _NOT_FOUND: Final = "Task not found"
 _TASK_METHODS: Final = frozenset({"tasks/get", "tasks/result"})
@@ -289,9 +294,13 @@ class Tasks(Extension):
         return task
 
     async def _rescue(self, ctx: ServerRequestContext[Any, Any], task: Task) -> None:
-        """Start a lost task again if its tool only reads, with the access of the client that asks; else fail it."""
+        """Start a lost task again if its tool only reads, with the access of the client that asks; else fail it.
+
+        One that was started so often that its own work may be what ends the processes fails, too.
+        """
         rows, chain = await self.runner.rows(), _chain.get()
-        again = task.arguments is not None and self.runner.is_ready
+        sentence = LOST if task.restarts < MOST_RESTARTS else LOST_AGAIN
+        again = sentence is LOST and task.arguments is not None and self.runner.is_ready
         if again and self.runner.count(task.owner.principal) >= MOST_RUNNING:
             # It waits until another task of this user has ended.
             return
@@ -299,7 +308,11 @@ class Tasks(Extension):
             return
         if chain is None or not again:
             await rows.finish(
-                task, self.runner.lease, TaskStatus.FAILED, outcome=task_wire.failed(LOST), message=LOST
+                task,
+                self.runner.lease,
+                TaskStatus.FAILED,
+                outcome=task_wire.failed(sentence),
+                message=sentence,
             )
             return
         meta = cast("Mapping[str, Any]", (ctx.params or {}).get("_meta") or {})

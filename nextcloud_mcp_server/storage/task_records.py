@@ -12,6 +12,8 @@ LIFETIME: Final = timedelta(hours=24)
 
 #: How many tasks of one user may run at once, over all processes.
 MOST_RUNNING: Final = 5
+#: How often a task whose process is gone is started again.
+MOST_RESTARTS: Final = 2
 #: How many tasks of one user are stored, and how many bytes of results; the oldest ended ones are deleted first.
 MOST_KEPT: Final = 50
 MOST_BYTES: Final = 8_388_608
@@ -63,6 +65,7 @@ class Task:
     is_lost: bool
     tool: str
     arguments: str | None = None
+    restarts: int = 0
     message: str | None = None
     outcome: str | None = None
 

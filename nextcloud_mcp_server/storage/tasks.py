@@ -54,7 +54,8 @@ _ACTIVE = (TaskStatus.WORKING.value, TaskStatus.INPUT_REQUIRED.value)
 class TaskColumns(PersonColumns):
     """A call of a client that runs, or has ended, apart from its request.
 
-    `request` is sealed JSON: the tool, and its arguments where the call may be started again. `outcome` is the sealed
+    `request` is sealed JSON: the tool, its arguments where the call may be started again, and how often it was,
+    once it was. `outcome` is the sealed
     result, error or input request, `answers` the client's sealed answers to the last. `size` is that of the outcome.
     """
 
@@ -217,10 +218,12 @@ class TaskRepository:
         return done.rowcount == 1
 
     async def take(self, task: Task, lease: Lease) -> bool:
-        """Take over a task whose process has not renewed its lease; False if another process was first."""
+        """Take over a task whose process has not renewed its lease, and count it; False if another was first."""
         now = self._transactions.now()
         lost = and_(self._one(task.owner, hash_of(task.id)), _active, tasks.c.lease_until <= now)
+        request = json.dumps([task.tool, task.arguments, task.restarts + 1])
         values = {
+            "request": _seal(self._transactions.keys, task.owner, hash_of(task.id)).seal("request", request),
             "status": TaskStatus.WORKING.value,
             "updated_at": now,
             "lease_owner": lease.holder,
@@ -280,7 +283,7 @@ class TaskRepository:
 
     def _opened(self, row: Row[Any], owner: TaskOwner, task_id: str) -> Task:
         seal = task_place(self._transactions.keys, row)
-        tool, arguments = json.loads(seal.open("request", row.request))
+        tool, arguments, *restarts = json.loads(seal.open("request", row.request))
         return Task(
             id=task_id,
             owner=owner,
@@ -291,6 +294,7 @@ class TaskRepository:
             is_lost=row.status in _ACTIVE and row.lease_until <= self._transactions.now(),
             tool=tool,
             arguments=arguments,
+            restarts=sum(restarts),
             message=seal.open_optional("message", row.message),
             outcome=seal.open_optional("outcome", row.outcome),
         )

@@ -21,12 +21,12 @@ from nextcloud_mcp_server.protocol import task_runner, work
 from nextcloud_mcp_server.protocol import tasks as tasks_module
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.task_runner import TaskRunner
-from nextcloud_mcp_server.protocol.tasks import LONGEST_ARGUMENTS, LOST, Tasks
+from nextcloud_mcp_server.protocol.tasks import LONGEST_ARGUMENTS, LOST, LOST_AGAIN, Tasks
 from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import MOST_RUNNING, NO_LONGER_PERMITTED
+from nextcloud_mcp_server.storage.task_records import MOST_RESTARTS, MOST_RUNNING, NO_LONGER_PERMITTED
 from nextcloud_mcp_server.storage.tasks import TaskRepository
 from tests.sdk_request import request
 
@@ -459,6 +459,26 @@ async def test_a_reading_of_a_dead_process_starts_again_at_another(cluster: Clus
 
     assert (early["status"], found["status"], again.calls) == ("working", "working", 1)
     assert done["result"] == DONE
+
+
+async def test_a_reading_whose_processes_die_again_and_again_fails_in_words(cluster: Cluster) -> None:
+    """It may be what they die of; each poll of its client would end another one."""
+    held = Held()
+    servers = [await cluster.server(held, renew_seconds=LONG_SECONDS) for _ in range(MOST_RESTARTS + 2)]
+    task = await servers[0].call()
+    found = list[dict[str, Any]]()
+    for server in servers[1:]:
+        cluster.clock.ahead += task_runner.LEASE
+        found.append(await server.get(task))
+    with anyio.fail_after(60):
+        while True:
+            if held.calls > MOST_RESTARTS:
+                break
+            await anyio.sleep(0.01)
+
+    assert [each["status"] for each in found] == ["working"] * MOST_RESTARTS + ["failed"]
+    assert found[-1]["error"] == {"code": -32603, "message": LOST_AGAIN}
+    assert held.calls == 1 + MOST_RESTARTS
 
 
 async def test_lost_readings_start_again_only_as_far_as_a_user_may_have_running_tasks(
