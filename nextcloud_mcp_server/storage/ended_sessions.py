@@ -1,5 +1,6 @@
 """Sessions of clients that ended: a sealed session id works at every replica until its time is over, or until here."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Column, Named, String, Table, TypedColumns, and_, delete, insert, or_, select, update
@@ -47,6 +48,21 @@ class EndedSessionRepository:
         )
         async with self._transactions.reading() as connection:
             return (await connection.execute(query)).first() is not None
+
+    async def ended_of(self, sessions: Collection[tuple[str, Principal, datetime]]) -> list[str]:
+        """Return those of a few sessions that ended; each is an id, its principal, and when it was begun."""
+        columns = ended_sessions.c
+        hashes = {hash_of(session_id) for session_id, _, _ in sessions}
+        hashes |= {_hash_of(principal) for _, principal, _ in sessions}
+        query = select(columns.session_hash, columns.ended_at).where(columns.session_hash.in_(hashes))
+        async with self._transactions.reading() as connection:
+            ended = {row.session_hash: row.ended_at for row in (await connection.execute(query)).all()}
+
+        def is_ended(session_id: str, principal: Principal, begun_at: datetime) -> bool:
+            of_all = ended.get(_hash_of(principal))
+            return hash_of(session_id) in ended or (of_all is not None and of_all >= begun_at)
+
+        return [each[0] for each in sessions if is_ended(*each)]
 
     async def _end(self, session_hash: str, expires_at: datetime) -> None:
         """Store a hash, or the later end of one that is stored; delete the rows that have expired."""

@@ -12,9 +12,10 @@ client told or asked for later is not: resources that it subscribed to, and the 
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -49,8 +50,13 @@ ONLY_HERE: Final = "nextcloud_mcp_server.only_here"
 #: The key of the ASGI scope under which a function counts a session that the request takes up, however it is answered.
 COUNT_TAKEN_UP: Final = "nextcloud_mcp_server.count_taken_up"
 
-#: A session that ended at another replica ends here within this time.
+#: A session that ended at another replica takes no request here after this time.
 LOOK_SECONDS: Final = 5.0
+#: Its stream is open here for so long, if its client sends no request here.
+STREAM_SECONDS: Final = 30.0
+
+#: How many sessions one query is about.
+_AT_ONCE = 200
 
 _RETRY_AFTER_SECONDS = 5
 _FULL = "Too many open sessions"
@@ -72,6 +78,7 @@ class SealedSessions(StreamableHTTPSessionManager):
         ids: Callable[[], SessionIds | None],
         ended: Callable[[], Awaitable["EndedSessionRepository"]],
         look_seconds: float = LOOK_SECONDS,
+        stream_seconds: float = STREAM_SECONDS,
         max_sessions: int = DEFAULT_MAX_SESSIONS,
     ) -> None:
         # `guard` checks Host and Origin on every route, so the SDK need not check them on one.
@@ -80,9 +87,20 @@ class SealedSessions(StreamableHTTPSessionManager):
         self._ids = ids
         self._ended = ended
         self._look_seconds = look_seconds
+        self._stream_seconds = stream_seconds
         self._looked_at: dict[str, float] = {}
         self._opening: dict[str, anyio.Event] = {}
         self._ending: set[str] = set()
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Serve sessions, and close those that end at other replicas."""
+        async with super().run(), anyio.create_task_group() as group:
+            group.start_soon(self._close_ended)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
 
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a handshake-era client."""
@@ -160,6 +178,32 @@ class SealedSessions(StreamableHTTPSessionManager):
         if is_open:
             self._looked_at[session_id] = now
         return await (await self._ended()).is_ended(session_id, owner.principal, begun_at=beginning.begun_at)
+
+    async def _close_ended(self) -> None:
+        """Look from time to time which open sessions ended at other replicas, and close them with their streams."""
+        while True:
+            await anyio.sleep(self._stream_seconds)
+            open_here = list(self._server_instances)
+            for start in range(0, len(open_here), _AT_ONCE):
+                try:
+                    await self._close_ended_of(open_here[start : start + _AT_ONCE])
+                except StorageError as error:
+                    logger.warning("sessions that ended at other replicas may go on here: %s", error)
+                except Exception:  # a supervisor: a look that fails must not end all sessions
+                    logger.exception("sessions that ended at other replicas may go on here")
+
+    async def _close_ended_of(self, session_ids: Sequence[str]) -> None:
+        ids = self._ids()
+        if ids is None:
+            return
+        sealed = list[tuple[str, Principal, datetime]]()
+        for session_id in session_ids:
+            owner = _owner(self._session_owners.get(session_id))
+            if (beginning := ids.open(session_id, owner)) is not None:
+                sealed.append((session_id, owner.principal, beginning.begun_at))
+        if sealed:
+            for session_id in await (await self._ended()).ended_of(sealed):
+                await self._close(session_id)
 
     async def _opened(self, session_id: str) -> None:
         """Wait while another request opens this session."""

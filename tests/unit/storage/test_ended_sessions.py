@@ -34,6 +34,25 @@ async def test_all_that_a_user_began_until_now_ends_and_what_others_or_they_begi
     assert not await database.ended_sessions.is_ended("one", BOB, begun_at=before)
 
 
+async def test_of_many_sessions_those_are_found_that_ended_by_themselves_or_with_all_of_their_user(
+    database: Database, now: Callable[[], datetime], advance: Callable[[float], None], alice: Principal
+) -> None:
+    before = now()
+    advance(60)
+    await database.ended_sessions.end("own", expires_at=now() + WEEK)
+    await database.ended_sessions.end_all(alice, expires_at=now() + WEEK)
+    after = now() + timedelta(seconds=1)
+    sessions = [
+        ("own", BOB, before),
+        ("earlier", alice, before),
+        ("later", alice, after),
+        ("bob", BOB, before),
+    ]
+
+    assert await database.ended_sessions.ended_of(sessions) == ["own", "earlier"]
+    assert await database.ended_sessions.ended_of([]) == []
+
+
 async def test_rows_whose_ids_are_no_longer_valid_are_deleted_with_the_next_end(
     database: Database, now: Callable[[], datetime], advance: Callable[[float], None], execute: Execute
 ) -> None:

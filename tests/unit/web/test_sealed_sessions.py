@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.streamable_http import GET_STREAM_KEY
 from starlette.types import Receive, Scope, Send
 
 from nextcloud_mcp_server.auth.verifier import Bearer
@@ -361,6 +362,46 @@ async def test_a_session_that_ends_after_the_look_of_a_request_that_opens_it_doe
     assert done == [200]
     assert answers == [(503, fails) if fails else (404, "Session not found")]
     assert not is_open
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_the_stream_of_a_session_that_ended_elsewhere_is_closed(
+    replicas: Replicas,
+    whole: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Its client may send no request here any more; the stream would tell of changes for days."""
+    async with replicas.one(stream_seconds=0.01) as one, replicas.one() as other:
+        ended, of_bob = await one.begin(), await one.begin("bob/claude")
+        instances = one.sessions._server_instances  # pyright: ignore[reportPrivateUsage]
+        streams = instances[ended]._request_streams  # pyright: ignore[reportPrivateUsage]
+        statuses: list[int] = []
+
+        async def stream() -> None:
+            async with one.http() as http:
+                statuses.append((await http.get("/mcp", headers={"mcp-session-id": ended})).status_code)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(stream)
+                while True:
+                    if GET_STREAM_KEY in streams:
+                        break
+                    await anyio.sleep(0.01)
+                replicas.fails = "The database is away."
+                await anyio.sleep(0.05)
+                replicas.fails = ""
+                if whole:
+                    replicas.clock.now += timedelta(seconds=1)
+                    repository = replicas.database.ended_sessions
+                    await repository.end_all(
+                        Principal(ISSUER, "alice"), expires_at=replicas.clock.now + LIFETIME
+                    )
+                else:
+                    await other.end(ended)
+        left = list(instances)
+
+    assert statuses == [200]
+    assert left == [of_bob]
 
 
 async def test_a_session_that_a_refused_request_takes_up_counts_among_those_of_its_client(
