@@ -249,7 +249,12 @@ class TaskRunner:
         return cast("Mapping[str, Any] | None", answers.get(key))
 
     async def _store(self, call: RunningCall, task: Task) -> None:
-        status, outcome = task_wire.outcome_of(call.result, call.error)
+        try:
+            status, outcome = task_wire.outcome_of(call.result, call.error)
+        except (TypeError, ValueError) as error:
+            # A result that is no JSON would never be stored, and its task never end.
+            call.error = error
+            status, outcome = task_wire.outcome_of(None, error)
         if call.error is not None and not isinstance(call.error, wire.MCPError):
             logger.error("a task of %s failed", task.tool, exc_info=call.error)
         if len(outcome) > MOST_BYTES:

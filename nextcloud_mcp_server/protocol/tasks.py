@@ -28,11 +28,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from nextcloud_mcp_server.auth.principal import Caller
-from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.errors import MissingScope, StorageError
 from nextcloud_mcp_server.protocol import task_wire, wire
 from nextcloud_mcp_server.protocol.task_runner import RunningCall, TaskRunner
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
+    MOST_RESTARTS,
     MOST_RUNNING,
     Task,
     TaskOwner,
@@ -53,6 +54,10 @@ TOO_MANY: Final = (
 LOST: Final = (
     "The server stopped while it worked on this, and a part may be done. Read first what was to be changed; then call "
     "the tool again for the rest."
+)
+LOST_AGAIN: Final = (
+    "The server stopped each time it worked on this, and does not start it again. Ask for less: the server may not be "
+    "able to do all of it."
 )
 _NOT_FOUND: Final = "Task not found"
 _TASK_METHODS: Final = frozenset({"tasks/get", "tasks/result"})
@@ -85,14 +90,19 @@ class Tasks(Extension):
         *,
         tools: Mapping[str, bool],
         permits: Callable[[ServerRequestContext[Any, Any], str], bool],
+        scopes: Mapping[str, frozenset[str]] | None,
     ) -> None:
-        """Create it for the long tools; for each of them whether its call may be started again."""
+        """Create it for the long tools; for each of them whether its call may be started again.
+
+        `scopes` are what the user's permission must cover for each; None where no permissions are stored.
+        """
         self.runner = runner
         #: Completes the answers that the SDK does not see; the server sets it.
         self.stamp: Callable[[dict[str, Any]], dict[str, Any]] = dict
         self._caller = caller
         self._tools = tools
         self._permits = permits
+        self._scopes = scopes
 
     def methods(self) -> list[MethodBinding]:
         """Bind the methods, each for the versions that have it; nothing lists tasks."""
@@ -138,21 +148,21 @@ class Tasks(Extension):
         """Answer a call of the extension: with its result, or after a while with a task."""
         owner = self._owner(ctx)
         if self.runner.count(owner.principal) >= MOST_RUNNING:
-            return self.stamp(
-                {"content": [{"type": "text", "text": TOO_MANY}], "isError": True, "resultType": "complete"}
-            )
+            return self._refusal(TOO_MANY)
         call = self.runner.start(ctx, call_next)
         try:
             await call.work.begun.wait()
             with anyio.move_on_after(self.runner.grace_seconds):
                 await call.done.wait()
-            task = None if call.done.is_set() else await self._created(ctx, tool, LIFETIME)
+            task = None if call.done.is_set() else await self._created(ctx, call, tool, LIFETIME)
             if task is not None:
                 self.runner.detach(call, task)
                 return self.stamp(task_wire.created(task))
             # The user has too many tasks in other processes, or nothing can be stored: the client waits, as others do.
             await call.done.wait()
             return call.outcome()
+        except MissingScope as error:
+            return self._refusal(str(error))
         finally:
             if call.task is None:
                 self._leave(call)
@@ -178,11 +188,13 @@ class Tasks(Extension):
             await call.work.begun.wait()
             if call.error is not None:
                 raise call.error
-            task = await self._created(ctx, tool, lifetime)
+            task = await self._created(ctx, call, tool, lifetime)
             if task is None:
                 raise MCPError(INVALID_PARAMS, TOO_MANY)
             self.runner.detach(call, task)
             return {"task": task_wire.of_core(task)}
+        except MissingScope as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
         finally:
             if call.task is None:
                 self._leave(call)
@@ -193,12 +205,19 @@ class Tasks(Extension):
             call.stop()
         self.runner.release(call)
 
+    def _refusal(self, sentence: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": sentence}]
+        return self.stamp({"content": content, "isError": True, "resultType": "complete"})
+
     async def _created(
-        self, ctx: ServerRequestContext[Any, Any], tool: str, lifetime: timedelta
+        self, ctx: ServerRequestContext[Any, Any], call: RunningCall, tool: str, lifetime: timedelta
     ) -> Task | None:
         """Store a new task; None if the user has too many, or it cannot be stored.
 
         "A server MUST NOT return CreateTaskResult until the task is durably created" ("Task Creation").
+
+        Raises:
+            MissingScope: The permission with which the work began has ended.
         """
         arguments = cast("Mapping[str, Any]", (ctx.params or {}).get("arguments") or {})
         kept = task_wire.written(arguments) if self._tools[tool] else None
@@ -209,6 +228,8 @@ class Tasks(Extension):
             return await rows.create(
                 self._owner(ctx),
                 secrets.token_hex(16),
+                # A call that was refused before its work began has nothing of the user's Nextcloud.
+                scopes=self._scopes[tool] if self._scopes is not None and call.work.was_permitted else None,
                 tool=tool,
                 arguments=kept,
                 lifetime=lifetime,
@@ -273,9 +294,13 @@ class Tasks(Extension):
         return task
 
     async def _rescue(self, ctx: ServerRequestContext[Any, Any], task: Task) -> None:
-        """Start a lost task again if its tool only reads, with the access of the client that asks; else fail it."""
+        """Start a lost task again if its tool only reads, with the access of the client that asks; else fail it.
+
+        One that was started so often that its own work may be what ends the processes fails, too.
+        """
         rows, chain = await self.runner.rows(), _chain.get()
-        again = task.arguments is not None and self.runner.is_ready
+        sentence = LOST if task.restarts < MOST_RESTARTS else LOST_AGAIN
+        again = sentence is LOST and task.arguments is not None and self.runner.is_ready
         if again and self.runner.count(task.owner.principal) >= MOST_RUNNING:
             # It waits until another task of this user has ended.
             return
@@ -283,7 +308,11 @@ class Tasks(Extension):
             return
         if chain is None or not again:
             await rows.finish(
-                task, self.runner.lease, TaskStatus.FAILED, outcome=task_wire.failed(LOST), message=LOST
+                task,
+                self.runner.lease,
+                TaskStatus.FAILED,
+                outcome=task_wire.failed(sentence),
+                message=sentence,
             )
             return
         meta = cast("Mapping[str, Any]", (ctx.params or {}).get("_meta") or {})

@@ -8,9 +8,13 @@ import anyio
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """One call. `is_detached`: its request has been answered, so nothing more is sent for that request."""
+    """One call. `is_detached`: its request has been answered, so nothing more is sent for that request.
+
+    `begun` is also set when the call ended before its work began; `was_permitted` is not.
+    """
 
     begun: anyio.Event = field(default_factory=anyio.Event)
+    was_permitted: bool = False
     message: str | None = None
     is_detached: bool = False
 
@@ -23,13 +27,17 @@ def begin() -> None:
     """Note that the consent is there, and the work at Nextcloud begins."""
     work = current.get()
     if work is not None:
+        work.was_permitted = True
         work.begun.set()
 
 
 def report(message: str | None) -> bool:
-    """Note how far the work is; False where the client is to be sent the progress itself."""
+    """Note how far the work is; False where the client is to be sent the progress itself.
+
+    A name in it may be no Unicode, and then could not be sealed: half of a surrogate pair becomes a question mark.
+    """
     work = current.get()
     if work is None:
         return False
-    work.message = message or work.message
+    work.message = message.encode(errors="replace").decode() if message else work.message
     return work.is_detached

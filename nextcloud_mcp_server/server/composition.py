@@ -179,6 +179,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         Track(_own(lazy, caller), pending, timeout_seconds=settings.elicitation_timeout_seconds),
         state_keys=sub_keys(settings, "request-state"),
         task_runner=runner if settings.tasks else None,
+        stores_permissions=settings.operator_credential is None,
         consent_seconds=consent_seconds,
         update_seconds=settings.update_seconds,
     )

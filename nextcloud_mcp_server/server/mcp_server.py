@@ -241,17 +241,22 @@ def create(
     *,
     state_keys: Callable[[], Sequence[bytes]],
     task_runner: TaskRunner | None = None,
+    stores_permissions: bool = True,
     consent_seconds: float = LIFETIME.total_seconds(),
     update_seconds: float = UPDATE_SECONDS,
 ) -> tuple[Server, Poller]:
     """Create the server, and the poller that asks Nextcloud for changes.
 
     `consent_seconds` is how long a consent request stays open, and the state that a client returns with it. Without a
-    `task_runner` no call becomes a task.
+    `task_runner` no call becomes a task. `stores_permissions` is False with the operator's app password.
     """
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
-    tasks = [] if task_runner is None else [_tasks(task_runner, specs, state)]
+    tasks = (
+        []
+        if task_runner is None
+        else [_tasks(task_runner, specs, state, stores_permissions=stores_permissions)]
+    )
     known = {each.name for spec in specs for each in (spec, *spec.old_names)}
     known |= {prompt.name for app in APPS for prompt in app.prompts}
     server = Server(
@@ -283,9 +288,10 @@ def create(
     return server, poller
 
 
-def _tasks(runner: TaskRunner, specs: Sequence[ToolSpec], state: State) -> Tasks:
-    tools, permits = long_tools(specs), state.availability.permits
-    return Tasks(runner, state.caller, tools=tools, permits=permits)
+def _tasks(runner: TaskRunner, specs: Sequence[ToolSpec], state: State, *, stores_permissions: bool) -> Tasks:
+    tools, permits, needed = long_tools(specs), state.availability.permits, needs(specs)
+    scopes = {name: needed(name) for name in tools} if stores_permissions else None
+    return Tasks(runner, state.caller, tools=tools, permits=permits, scopes=scopes)
 
 
 def _principal(caller: Caller) -> str:

@@ -12,9 +12,17 @@ LIFETIME: Final = timedelta(hours=24)
 
 #: How many tasks of one user may run at once, over all processes.
 MOST_RUNNING: Final = 5
+#: How often a task whose process is gone is started again.
+MOST_RESTARTS: Final = 2
 #: How many tasks of one user are stored, and how many bytes of results; the oldest ended ones are deleted first.
 MOST_KEPT: Final = 50
 MOST_BYTES: Final = 8_388_608
+
+#: The answer to a call whose permission ended while it was at work.
+NO_LONGER_PERMITTED: Final = (
+    "The user has changed what this client may do at Nextcloud, so this call was stopped; a part of it may be done. "
+    "Do not retry before the user says so."
+)
 
 
 class TaskStatus(StrEnum):
@@ -57,6 +65,7 @@ class Task:
     is_lost: bool
     tool: str
     arguments: str | None = None
+    restarts: int = 0
     message: str | None = None
     outcome: str | None = None
 

@@ -30,16 +30,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from nextcloud_mcp_server.errors import Unsealable
+from nextcloud_mcp_server.errors import MissingScope, Unsealable
 from nextcloud_mcp_server.storage.columns import SealedValue, UtcTime
 from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
-from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by
+from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by, permissions
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.task_records import (
     MOST_BYTES,
     MOST_KEPT,
     MOST_RUNNING,
+    NO_LONGER_PERMITTED,
     Lease,
     Task,
     TaskOwner,
@@ -53,7 +54,8 @@ _ACTIVE = (TaskStatus.WORKING.value, TaskStatus.INPUT_REQUIRED.value)
 class TaskColumns(PersonColumns):
     """A call of a client that runs, or has ended, apart from its request.
 
-    `request` is sealed JSON: the tool, and its arguments where the call may be started again. `outcome` is the sealed
+    `request` is sealed JSON: the tool, its arguments where the call may be started again, and how often it was,
+    once it was. `outcome` is the sealed
     result, error or input request, `answers` the client's sealed answers to the last. `size` is that of the outcome.
     """
 
@@ -87,6 +89,7 @@ class TaskRepository:
         owner: TaskOwner,
         task_id: str,
         *,
+        scopes: frozenset[str] | None,
         tool: str,
         arguments: str | None,
         lifetime: timedelta,
@@ -96,10 +99,18 @@ class TaskRepository:
 
         Beyond the number that is stored, the user's task that ended first is deleted; a running one never is. One
         whose process is gone does not run, though nobody may have asked for it yet.
+
+        The user's permission for the client must cover `scopes` in the same transaction: what ended it deleted only
+        the tasks that were stored by then. None where the operator's settings are the permission.
+
+        Raises:
+            MissingScope: The user paused or ended it, or it covers less by now.
         """
         now, id_hash = self._transactions.now(), hash_of(task_id)
         mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
         async with self._transactions.writing() as connection:
+            if scopes is not None and not await _is_permitted(connection, owner, scopes):
+                raise MissingScope(NO_LONGER_PERMITTED)
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
             if await _count(connection, mine, runs) >= MOST_RUNNING:
                 return None
@@ -207,10 +218,12 @@ class TaskRepository:
         return done.rowcount == 1
 
     async def take(self, task: Task, lease: Lease) -> bool:
-        """Take over a task whose process has not renewed its lease; False if another process was first."""
+        """Take over a task whose process has not renewed its lease, and count it; False if another was first."""
         now = self._transactions.now()
         lost = and_(self._one(task.owner, hash_of(task.id)), _active, tasks.c.lease_until <= now)
+        request = json.dumps([task.tool, task.arguments, task.restarts + 1])
         values = {
+            "request": _seal(self._transactions.keys, task.owner, hash_of(task.id)).seal("request", request),
             "status": TaskStatus.WORKING.value,
             "updated_at": now,
             "lease_owner": lease.holder,
@@ -270,7 +283,7 @@ class TaskRepository:
 
     def _opened(self, row: Row[Any], owner: TaskOwner, task_id: str) -> Task:
         seal = task_place(self._transactions.keys, row)
-        tool, arguments = json.loads(seal.open("request", row.request))
+        tool, arguments, *restarts = json.loads(seal.open("request", row.request))
         return Task(
             id=task_id,
             owner=owner,
@@ -281,6 +294,7 @@ class TaskRepository:
             is_lost=row.status in _ACTIVE and row.lease_until <= self._transactions.now(),
             tool=tool,
             arguments=arguments,
+            restarts=sum(restarts),
             message=seal.open_optional("message", row.message),
             outcome=seal.open_optional("outcome", row.outcome),
         )
@@ -309,6 +323,14 @@ def _answers(keys: KeyRing, row: Row[Any]) -> str | None:
 
 def _runs(now: datetime) -> ColumnElement[bool]:
     return and_(_active, not_(is_free(tasks.c.lease_until, now)))
+
+
+async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, scopes: frozenset[str]) -> bool:
+    """Tell whether the user's permission for the client covers these scopes now; a disconnect deletes it."""
+    mine = and_(owned_by(permissions.c, owner.principal), permissions.c.client_id == owner.client_id)
+    query = select(permissions.c.scopes).where(mine, not_(permissions.c.paused))
+    granted = await connection.scalar(query)
+    return granted is not None and scopes <= granted
 
 
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

@@ -108,15 +108,27 @@ class SealedSessions(StreamableHTTPSessionManager):
         if scope["method"] == "DELETE":
             return await self._end(session_id, owner, beginning, only_here=ONLY_HERE in scope)
         is_open = session_id in self._server_instances
+        refusal = await self._look(session_id, owner, beginning, is_open=is_open)
+        if is_open or refusal is not None:
+            return refusal
+        refusal = await self._open_again(session_id, beginning, scope)
+        # An end that began after the first look found nothing to close.
+        return refusal or await self._look(session_id, owner, beginning, is_open=False)
+
+    async def _look(
+        self, session_id: str, owner: Owner, beginning: Beginning, *, is_open: bool
+    ) -> Response | None:
+        """Close a session that ended, and return the answer; without a database only an open one goes on."""
         try:
             if await self._is_ended(session_id, owner, beginning, is_open=is_open):
                 await self._close(session_id)
                 return _not_found()
         except StorageError as error:
             if not is_open:
+                await self._close(session_id)
                 return _unavailable(str(error))
             logger.warning("a session goes on, though it may have ended at another replica: %s", error)
-        return None if is_open else await self._open_again(session_id, beginning, scope)
+        return None
 
     async def _end(self, session_id: str, owner: Owner, beginning: Beginning, *, only_here: bool) -> Response:
         """Close a session, and with it its streams; unless `only_here`, no replica opens it again."""

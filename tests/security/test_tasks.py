@@ -18,7 +18,14 @@ from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import LIFETIME, Lease, TaskOwner, TaskStatus
+from nextcloud_mcp_server.storage.task_records import (
+    LIFETIME,
+    NO_LONGER_PERMITTED,
+    Lease,
+    TaskOwner,
+    TaskStatus,
+)
+from nextcloud_mcp_server.storage.tasks import TaskRepository
 from tests.integration.oidc_app import OidcApp, disconnect, open_oidc_app
 from tests.integration.personal_app import until
 
@@ -114,6 +121,29 @@ async def test_a_task_is_its_client_s_alone_at_every_replica_and_sealed_in_the_d
     assert task_id.encode() not in stored
 
 
+async def test_a_client_that_is_paused_while_its_call_works_reads_no_result(tmp_path: Path) -> None:
+    """The pause ends the tasks that are stored; this call becomes one only afterwards."""
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app, client(app, app.token("alice")) as alice:
+        app.sandbox.state.users["alice"].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+        await connect(app, alice, "alice")
+        assert app.parts is not None
+        runner, grants = app.parts.task_runner, (await app.parts.services.get()).database.grants
+        (grant,) = await grants.all()
+        assert grant.permission is not None
+        person, client_id, rows = grant.account.principal, grant.permission.client_id, runner.rows
+
+        async def late() -> TaskRepository:
+            await grants.set_paused(person, client_id, paused=True)
+            return await rows()
+
+        runner.rows, runner.grace_seconds = late, 0
+        app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", times=1)
+        answer = (await alice.request("tools/call", READ))["result"]
+
+    assert answer["isError"]
+    assert answer["content"][0]["text"] == NO_LONGER_PERMITTED
+
+
 @pytest.mark.parametrize(
     ("column", "value", "owner"),
     [
@@ -129,7 +159,7 @@ async def test_a_row_handed_to_another_client_or_user_does_not_open(
     database = await Database.open(file_url(path), keys=keys, clock=lambda: now)
     own, lease = TaskOwner(Principal("issuer", "alice"), "claude"), Lease("here", timedelta(seconds=30))
     task = await database.tasks.create(
-        own, "a-task", tool="read", arguments="{}", lifetime=LIFETIME, lease=lease
+        own, "a-task", scopes=None, tool="read", arguments="{}", lifetime=LIFETIME, lease=lease
     )
     assert task is not None
     await database.tasks.finish(task, lease, TaskStatus.COMPLETED, outcome='{"text": "of alice"}')

@@ -1,7 +1,7 @@
 """Tasks over one database, in two processes; the work itself is a function of the test."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,12 +21,12 @@ from nextcloud_mcp_server.protocol import task_runner, work
 from nextcloud_mcp_server.protocol import tasks as tasks_module
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.task_runner import TaskRunner
-from nextcloud_mcp_server.protocol.tasks import LONGEST_ARGUMENTS, LOST, Tasks
+from nextcloud_mcp_server.protocol.tasks import LONGEST_ARGUMENTS, LOST, LOST_AGAIN, Tasks
 from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import MOST_RUNNING
+from nextcloud_mcp_server.storage.task_records import MOST_RESTARTS, MOST_RUNNING, NO_LONGER_PERMITTED
 from nextcloud_mcp_server.storage.tasks import TaskRepository
 from tests.sdk_request import request
 
@@ -126,7 +126,14 @@ class Cluster:
     group: Any
     unavailable: bool = False
 
-    async def server(self, tool: Tool, *, grace_seconds: float = 0, renew_seconds: float = 0.01) -> Server:
+    async def server(
+        self,
+        tool: Tool,
+        *,
+        grace_seconds: float = 0,
+        renew_seconds: float = 0.01,
+        scopes: Mapping[str, frozenset[str]] | None = None,
+    ) -> Server:
         async def rows() -> TaskRepository:
             if self.unavailable:
                 raise StorageError("The database is gone.")
@@ -148,6 +155,7 @@ class Cluster:
             lambda _: made[0].caller,
             tools={"read": True, "write": False},
             permits=lambda _, __: made[0].permitted,
+            scopes=scopes,
         )
         made.append(Server(tasks, tool))
         self.group.start_soon(runner.run)
@@ -251,6 +259,42 @@ async def test_before_the_work_begins_a_call_is_no_task(cluster: Cluster) -> Non
     assert await server.call() == asked
 
 
+async def test_a_call_whose_permission_ended_while_it_worked_is_stopped_and_no_task(cluster: Cluster) -> None:
+    """The database has no permission of the caller any more."""
+    held = Held()
+    server = await cluster.server(held, scopes={"read": frozenset({"files:read"})})
+
+    answer = await server.call()
+    with anyio.fail_after(60):
+        await held.stopped.wait()
+    code, message = await refused(server.call(version="2025-11-25", task={}))
+
+    assert answer == {
+        "content": [{"type": "text", "text": NO_LONGER_PERMITTED}],
+        "isError": True,
+        "resultType": "complete",
+    }
+    assert (code, message) == (-32602, NO_LONGER_PERMITTED)
+    assert server.tasks.runner.count(ALICE) == 0
+
+
+async def test_a_refusal_before_the_work_begins_is_the_result_of_a_task_of_2025_11_25(
+    cluster: Cluster,
+) -> None:
+    """A client that is not connected learns from it how to connect."""
+    refusal: dict[str, Any] = {"content": [{"type": "text", "text": "Not connected"}], "isError": True}
+
+    async def refuse(_: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        return refusal
+
+    server = await cluster.server(refuse, scopes={"read": frozenset({"files:read"})})
+
+    task = (await server.call(version="2025-11-25", task={}))["task"]
+    fetched = await server.send("tasks/result", version="2025-11-25", taskId=task["taskId"])
+
+    assert fetched["content"] == refusal["content"]
+
+
 async def test_an_error_of_a_short_call_is_raised_itself(cluster: Cluster) -> None:
     async def fail(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         raise MCPError(-32602, "Not so")
@@ -352,6 +396,53 @@ async def test_the_progress_of_a_task_is_its_message(cluster: Cluster) -> None:
     assert sent == [False, True]
 
 
+async def test_a_name_that_is_no_unicode_in_the_progress_leaves_this_and_other_tasks_as_they_are(
+    cluster: Cluster,
+) -> None:
+    """Half of a surrogate pair stands in for a byte of a file name that is no UTF-8; it cannot be sealed."""
+    begun = list[str]()
+    go_on = anyio.Event()
+
+    async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        name = "x\udcff.txt" if not begun else "Plan.pdf"
+        begun.append(name)
+        work.begin()
+        await go_on.wait()
+        work.report(f"Read {name}")
+        server.tasks.runner.wake()
+        await ended.wait()
+        return DONE
+
+    ended = anyio.Event()
+    server = await cluster.server(report, renew_seconds=LONG_SECONDS)
+    broken, other = await server.call(), await server.call()
+    go_on.set()
+
+    await server.polled(other, lambda found: found.get("statusMessage") == "Read Plan.pdf")
+    said = (await server.get(broken))["statusMessage"]
+    ended.set()
+
+    assert said == "Read x?.txt"
+    assert (await server.until(broken, "completed"))["result"] == DONE
+
+
+async def test_a_result_that_cannot_be_written_fails_its_task(cluster: Cluster) -> None:
+    go_on = anyio.Event()
+
+    async def odd(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        work.begin()
+        await go_on.wait()
+        return {**DONE, "structuredContent": {"path": object()}}
+
+    server = await cluster.server(odd)
+    task = await server.call()
+    go_on.set()
+
+    failed = await server.until(task, "failed")
+
+    assert failed["error"] == {"code": -32603, "message": "Internal error"}
+
+
 async def test_a_reading_of_a_dead_process_starts_again_at_another(cluster: Cluster) -> None:
     held, again = Held(), Held()
     dead, other = await cluster.server(held, renew_seconds=LONG_SECONDS), await cluster.server(again)
@@ -368,6 +459,26 @@ async def test_a_reading_of_a_dead_process_starts_again_at_another(cluster: Clus
 
     assert (early["status"], found["status"], again.calls) == ("working", "working", 1)
     assert done["result"] == DONE
+
+
+async def test_a_reading_whose_processes_die_again_and_again_fails_in_words(cluster: Cluster) -> None:
+    """It may be what they die of; each poll of its client would end another one."""
+    held = Held()
+    servers = [await cluster.server(held, renew_seconds=LONG_SECONDS) for _ in range(MOST_RESTARTS + 2)]
+    task = await servers[0].call()
+    found = list[dict[str, Any]]()
+    for server in servers[1:]:
+        cluster.clock.ahead += task_runner.LEASE
+        found.append(await server.get(task))
+    with anyio.fail_after(60):
+        while True:
+            if held.calls > MOST_RESTARTS:
+                break
+            await anyio.sleep(0.01)
+
+    assert [each["status"] for each in found] == ["working"] * MOST_RESTARTS + ["failed"]
+    assert found[-1]["error"] == {"code": -32603, "message": LOST_AGAIN}
+    assert held.calls == 1 + MOST_RESTARTS
 
 
 async def test_lost_readings_start_again_only_as_far_as_a_user_may_have_running_tasks(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from nextcloud_mcp_server.errors import MissingScope
 from nextcloud_mcp_server.storage.engine import Database
 from nextcloud_mcp_server.storage.oauth_records import Client
-from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.records import AuditEntry, Elicitation, Principal
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     MOST_BYTES,
@@ -37,7 +38,13 @@ async def begun(
     database: Database, owner: TaskOwner, *, arguments: str | None = None, lease: Lease = LEASE
 ) -> Task:
     task = await database.tasks.create(
-        owner, secrets.token_hex(16), tool="read", arguments=arguments, lifetime=LIFETIME, lease=lease
+        owner,
+        secrets.token_hex(16),
+        scopes=None,
+        tool="read",
+        arguments=arguments,
+        lifetime=LIFETIME,
+        lease=lease,
     )
     assert task is not None
     return task
@@ -105,7 +112,9 @@ async def test_a_user_has_so_many_running_tasks_at_most_and_another_user_others(
     database: Database, owner: TaskOwner, alice: Principal, bob: Principal
 ) -> None:
     running = [await begun(database, owner) for _ in range(MOST_RUNNING)]
-    create = partial(database.tasks.create, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE)
+    create = partial(
+        database.tasks.create, scopes=None, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
+    )
 
     assert await create(TaskOwner(alice, "codex"), "one-more") is None
     assert await create(TaskOwner(bob, "claude"), "of-bob") is not None
@@ -322,3 +331,55 @@ async def test_a_restored_backup_brings_no_tasks_back(database: Database, owner:
     await database.restored.forget()
 
     assert await status(database, task) is None
+
+
+@pytest.mark.parametrize("change", ["paused", "scopes", "client", "disconnect", None])
+async def test_a_call_whose_permission_ended_while_it_worked_becomes_no_task(
+    *,
+    database: Database,
+    owner: TaskOwner,
+    ask: Callable[..., Awaitable[Elicitation]],
+    complete: Callable[..., Awaitable[bool]],
+    entry: Callable[..., AuditEntry],
+    execute: Execute,
+    change: str | None,
+) -> None:
+    """What ends a permission deletes the tasks that are stored by then; a call is stored later."""
+    alice, grants = owner.principal, database.grants
+    needed = frozenset({"notes:read"})
+    await complete(await ask(alice, "notes:read", "files:read"))
+    create = partial(
+        database.tasks.create, owner, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
+    )
+    assert await create("before", scopes=needed) is not None
+    changes = {
+        "paused": lambda: grants.set_paused(alice, "claude", paused=True),
+        "scopes": lambda: grants.set_scopes(alice, "claude", frozenset({"files:read"})),
+        "client": lambda: grants.end_client(alice, "claude", audit=entry()),
+        "disconnect": lambda: grants.disconnect(alice, audit=entry()),
+        None: lambda: grants.set_scopes(alice, "claude", needed),
+    }
+    await changes[change]()
+
+    if change is None:
+        assert await create("after", scopes=needed) is not None
+        assert await create("of-another-tool", scopes=frozenset()) is not None
+        return
+    with pytest.raises(MissingScope, match="changed what this client may do"):
+        await create("after", scopes=needed)
+    assert await execute("SELECT count(*) FROM tasks") == [(0,)]
+
+
+async def test_a_permission_of_another_client_or_user_makes_no_task(
+    database: Database,
+    owner: TaskOwner,
+    bob: Principal,
+    ask: Callable[..., Awaitable[Elicitation]],
+    complete: Callable[..., Awaitable[bool]],
+) -> None:
+    await complete(await ask())
+    create = partial(database.tasks.create, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE)
+
+    for other in (TaskOwner(owner.principal, "codex"), TaskOwner(bob, "claude")):
+        with pytest.raises(MissingScope):
+            await create(other, "of-another", scopes=frozenset({"notes:read"}))

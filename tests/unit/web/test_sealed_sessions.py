@@ -322,6 +322,47 @@ async def test_a_request_that_comes_while_a_session_ends_does_not_open_it_again(
         assert answers == [404]
 
 
+@pytest.mark.parametrize("fails", ["", "The database is away."])
+async def test_a_session_that_ends_after_the_look_of_a_request_that_opens_it_does_not_stay_open(
+    replicas: Replicas, fails: str
+) -> None:
+    """The end finds nothing to close here; the request had its answer before it."""
+    slow, go = anyio.Event(), anyio.Event()
+
+    class Late(EndedSessionRepository):
+        async def is_ended(self, session_id: str, principal: Principal, *, begun_at: datetime) -> bool:
+            answer = await super().is_ended(session_id, principal, begun_at=begun_at)
+            if not slow.is_set():
+                slow.set()
+                await go.wait()
+            return answer
+
+    async with replicas.one() as one, replicas.one() as other:
+        session_id = await one.begin()
+        answers: list[tuple[int, Any]] = []
+        done: list[int] = []
+        ended = other.sessions._ended  # pyright: ignore[reportPrivateUsage]
+
+        async def late() -> EndedSessionRepository:
+            return Late((await ended())._transactions)  # pyright: ignore[reportPrivateUsage]
+
+        async def call() -> None:
+            answers.append(await other.call(session_id))
+
+        other.sessions._ended = late  # pyright: ignore[reportPrivateUsage]
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await slow.wait()
+            done.append(await other.end(session_id))
+            replicas.fails = fails
+            go.set()
+        is_open = session_id in other.sessions._server_instances  # pyright: ignore[reportPrivateUsage]
+
+    assert done == [200]
+    assert answers == [(503, fails) if fails else (404, "Session not found")]
+    assert not is_open
+
+
 async def test_a_session_that_a_refused_request_takes_up_counts_among_those_of_its_client(
     replicas: Replicas,
 ) -> None:
