@@ -29,7 +29,7 @@ _NAME_BYTES = 63
 class Postgres:
     """A database that only this server uses; its URL is one that `psql` accepts, too."""
 
-    advice = "Check that PostgreSQL runs, and what DATABASE_URL names."
+    advice = "Check that PostgreSQL runs, and that the account in DATABASE_URL owns the database there."
     connections = 8
     #: A single query needs no transaction, nor its two round trips.
     reading_options: Mapping[str, str] = {"isolation_level": "AUTOCOMMIT"}

@@ -9,7 +9,7 @@ import httpx2
 
 from nextcloud_mcp_server.auth.builtin.metadata import server_metadata
 from nextcloud_mcp_server.auth.builtin.public_address import is_public
-from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
+from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict, why_silent
 from nextcloud_mcp_server.nextcloud import body
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.metadata import Resource
@@ -76,12 +76,11 @@ async def _discovery(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
         try:
             answer = (await body.look(pool, "GET", url)).json()
             found = {name: answer.get(name) for name in fields}
-        except (httpx2.HTTPError, ValueError, AttributeError):
-            return Finding(
-                Verdict.WARN,
-                "discovery",
-                f"{url} does not answer from here with what clients look for: start the server, and {_PROXY}",
+        except (httpx2.HTTPError, ValueError, AttributeError) as error:
+            silent = (
+                f"{url} does not answer from here with what clients look for: start the server, and {_PROXY}"
             )
+            return Finding(Verdict.WARN, "discovery", why_silent(error, settings.server_url, silent))
         for name, value in fields.items():
             if found[name] != value:
                 return Finding(
@@ -97,10 +96,9 @@ async def _challenge(settings: Settings, pool: httpx2.AsyncClient) -> Finding:
     """Call without a token: from the response clients learn that and where they have to sign in."""
     try:
         answer = await body.look(pool, "POST", settings.resource_url, json=_PING)
-    except httpx2.HTTPError:
-        return Finding(
-            Verdict.WARN, "first call", f"{settings.resource_url} does not answer from here: {_PROXY}"
-        )
+    except httpx2.HTTPError as error:
+        silent = f"{settings.resource_url} does not answer from here: {_PROXY}"
+        return Finding(Verdict.WARN, "first call", why_silent(error, settings.server_url, silent))
     if answer.status_code != HTTPStatus.UNAUTHORIZED:
         return Finding(
             Verdict.FAIL,

@@ -54,6 +54,17 @@ class Finding:
     text: str
 
 
+def why_silent(error: Exception, url: str, otherwise: str) -> str:
+    """Say why this server's own address gave no answer: its certificate, or else the given sentence."""
+    if "CERTIFICATE_VERIFY_FAILED" not in str(error):
+        return otherwise
+    return (
+        f"the certificate of {url} is not trusted here. If it comes from an authority of your own, set "
+        "NEXTCLOUD_CA_BUNDLE to its PEM file and give the authority to the users' devices; else look at the "
+        "certificate of the reverse proxy."
+    )
+
+
 class ServerInfo(Protocol):
     """What a Nextcloud reports about itself."""
 

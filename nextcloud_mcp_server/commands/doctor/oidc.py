@@ -9,7 +9,7 @@ import httpx2
 from nextcloud_mcp_server.auth.discovery import Discovery, IssuerMetadata
 from nextcloud_mcp_server.auth.jwks import ALGORITHMS, KeySet
 from nextcloud_mcp_server.auth.outgoing import Outgoing
-from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
+from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict, why_silent
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, NextcloudError, TokenRefused
 from nextcloud_mcp_server.nextcloud import body
 from nextcloud_mcp_server.nextcloud.oauth2_admin import registered_redirect
@@ -62,20 +62,11 @@ async def look_at_own_address(settings: Settings, pool: httpx2.AsyncClient) -> F
     try:
         answer = await body.look(pool, "GET", f"{settings.server_url}/healthz")
     except httpx2.HTTPError as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return Finding(
-                Verdict.WARN,
-                "own address",
-                f"the certificate of {settings.server_url} is not trusted here. If it comes from an authority of your "
-                "own, set NEXTCLOUD_CA_BUNDLE to its PEM file and give the authority to the users' devices; else look "
-                "at the certificate of the reverse proxy.",
-            )
-        return Finding(
-            Verdict.WARN,
-            "own address",
+        silent = (
             f"{settings.server_url} does not answer from here: start the server, and check the reverse proxy and the "
-            "name. If browsers outside reach it, ignore this: some networks do not lead back to themselves.",
+            "name. If browsers outside reach it, ignore this: some networks do not lead back to themselves."
         )
+        return Finding(Verdict.WARN, "own address", why_silent(error, settings.server_url, silent))
     if answer.status_code == HTTPStatus.OK and '"status"' in answer.text:
         return Finding(Verdict.OK, "own address", f"{settings.server_url} leads to this server")
     if answer.status_code == HTTPStatus.MISDIRECTED_REQUEST:

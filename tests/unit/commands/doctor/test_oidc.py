@@ -5,6 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.commands.doctor.builtin import look_at_discovery
 from nextcloud_mcp_server.commands.doctor.checks import Finding, Verdict
 from nextcloud_mcp_server.commands.doctor.oidc import look_at_grants, look_at_own_address, look_at_sign_in
 from nextcloud_mcp_server.nextcloud.http import open_pool
@@ -322,3 +323,13 @@ async def test_our_own_address_is_tried_from_outside(
 
     assert found.verdict is verdict
     assert sentence in found.text
+
+
+async def test_a_certificate_that_is_not_trusted_is_named_in_every_line_about_the_address() -> None:
+    """The server runs: the advice to start it would lead nowhere."""
+    async with pool(untrusted) as there:
+        found = await look_at_discovery(settings(mode="builtin"), there)
+
+    silent = [finding.text for finding in found if finding.topic in ("discovery", "first call")]
+    assert len(silent) == 2
+    assert all("is not trusted here" in text and "start the server" not in text for text in silent)
