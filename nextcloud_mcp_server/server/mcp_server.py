@@ -252,11 +252,7 @@ def create(
     """
     catalogue = Catalogue(kinds(specs), state.availability)
     poller = Poller(catalogue, state, seconds=update_seconds)
-    tasks = (
-        []
-        if task_runner is None
-        else [_tasks(task_runner, specs, state, stores_permissions=stores_permissions)]
-    )
+    tasks = _tasks(task_runner, specs, state, stores_permissions=stores_permissions)
     known = {each.name for spec in specs for each in (spec, *spec.old_names)}
     known |= {prompt.name for app in APPS for prompt in app.prompts}
     server = Server(
@@ -288,10 +284,14 @@ def create(
     return server, poller
 
 
-def _tasks(runner: TaskRunner, specs: Sequence[ToolSpec], state: State, *, stores_permissions: bool) -> Tasks:
+def _tasks(
+    runner: TaskRunner | None, specs: Sequence[ToolSpec], state: State, *, stores_permissions: bool
+) -> list[Tasks]:
+    if runner is None:
+        return []
     tools, permits, needed = long_tools(specs), state.availability.permits, needs(specs)
     scopes = {name: needed(name) for name in tools} if stores_permissions else None
-    return Tasks(runner, state.caller, tools=tools, permits=permits, scopes=scopes)
+    return [Tasks(runner, state.caller, tools=tools, permits=permits, scopes=scopes)]
 
 
 def _principal(caller: Caller) -> str:

@@ -106,8 +106,10 @@ class TaskRepository:
         Raises:
             MissingScope: The user paused or ended it, or it covers less by now.
         """
-        now, id_hash = self._transactions.now(), hash_of(task_id)
+        now = self._transactions.now()
         mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
+        working, until = TaskStatus.WORKING, now + lifetime
+        task = Task(task_id, owner, working, now, now, until, is_lost=False, tool=tool, arguments=arguments)
         async with self._transactions.writing() as connection:
             if scopes is not None and not await _is_permitted(connection, owner, scopes):
                 raise MissingScope(NO_LONGER_PERMITTED)
@@ -115,34 +117,8 @@ class TaskRepository:
             if await _count(connection, mine, runs) >= MOST_RUNNING:
                 return None
             await _make_room(connection, mine, runs)
-            seal = _seal(self._transactions.keys, owner, id_hash)
-            await connection.execute(
-                insert(tasks).values(
-                    issuer=owner.principal.issuer,
-                    subject=owner.principal.subject,
-                    id_hash=id_hash,
-                    client_id=owner.client_id,
-                    status=TaskStatus.WORKING.value,
-                    created_at=now,
-                    updated_at=now,
-                    expires_at=now + lifetime,
-                    lease_owner=lease.holder,
-                    lease_until=now + lease.duration,
-                    size=0,
-                    request=seal.seal("request", json.dumps([tool, arguments])),
-                )
-            )
-        return Task(
-            task_id,
-            owner,
-            TaskStatus.WORKING,
-            now,
-            now,
-            now + lifetime,
-            is_lost=False,
-            tool=tool,
-            arguments=arguments,
-        )
+            await connection.execute(insert(tasks).values(_values(self._transactions.keys, task, lease)))
+        return task
 
     async def find(self, owner: TaskOwner, task_id: str) -> Task | None:
         """Return an owner's task; None for one that is unknown, expired, another's, or cannot be decrypted."""
@@ -323,6 +299,26 @@ def _answers(keys: KeyRing, row: Row[Any]) -> str | None:
 
 def _runs(now: datetime) -> ColumnElement[bool]:
     return and_(_active, not_(is_free(tasks.c.lease_until, now)))
+
+
+def _values(keys: KeyRing, task: Task, lease: Lease) -> dict[str, object]:
+    """Return the values of the row of a new task."""
+    id_hash = hash_of(task.id)
+    request = json.dumps([task.tool, task.arguments])
+    return {
+        "issuer": task.owner.principal.issuer,
+        "subject": task.owner.principal.subject,
+        "id_hash": id_hash,
+        "client_id": task.owner.client_id,
+        "status": task.status.value,
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+        "expires_at": task.expires_at,
+        "lease_owner": lease.holder,
+        "lease_until": task.created_at + lease.duration,
+        "size": 0,
+        "request": _seal(keys, task.owner, id_hash).seal("request", request),
+    }
 
 
 async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, scopes: frozenset[str]) -> bool:

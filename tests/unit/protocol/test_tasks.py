@@ -264,16 +264,15 @@ async def test_a_call_whose_permission_ended_while_it_worked_is_stopped_and_no_t
     held = Held()
     server = await cluster.server(held, scopes={"read": frozenset({"files:read"})})
 
-    answer = await server.call()
-    with anyio.fail_after(60):
-        await held.stopped.wait()
-    code, message = await refused(server.call(version="2025-11-25", task={}))
-
-    assert answer == {
+    assert await server.call() == {
         "content": [{"type": "text", "text": NO_LONGER_PERMITTED}],
         "isError": True,
         "resultType": "complete",
     }
+    with anyio.fail_after(60):
+        await held.stopped.wait()
+    code, message = await refused(server.call(version="2025-11-25", task={}))
+
     assert (code, message) == (-32602, NO_LONGER_PERMITTED)
     assert server.tasks.runner.count(ALICE) == 0
 
