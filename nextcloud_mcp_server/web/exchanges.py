@@ -5,6 +5,7 @@
 | several messages in one body (a batch) | the text of its validation | one sentence, no id |
 | JSON that is no message | the text of its validation | one sentence, no id |
 | an id or progress token of megabytes | it is repeated in each answer | one sentence, no id |
+| megabytes that are no argument, such as a client's name | a session or stream keeps them | one sentence, no id |
 | an id that is in use in this session | its first request is never answered | one sentence, no id |
 | a request that the server's stop cuts off | a bare 500, or a stream that just ends | that it can be sent again |
 | HEAD, OPTIONS | each mode in its own way | 405 and 204, with the allowed methods |
@@ -25,6 +26,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nextcloud_mcp_server.formats import untrusted
+
 #: The key of the ASGI scope in which the first layer that parses the message stores it.
 MESSAGE = "nextcloud_mcp_server.message"
 
@@ -39,6 +42,15 @@ _NO_MESSAGE = (
 #: Both come back in every answer; real ones are numbers or UUIDs.
 _LONGEST_ID = 1_000
 _LONG_ID = f"An id or a progress token cannot be longer than {_LONGEST_ID:,} characters."
+#: Only arguments are long. What else a message holds is kept for as long as its session, stream or task, in several
+#: copies: a name of 4 MB took 50 MB for each of 25 sessions.
+_MOST_BYTES = 65_536
+_MOST_ELEMENTS = 1_000
+_LONG_MESSAGE = (
+    f"Besides its arguments, a message cannot have more than {_MOST_BYTES:,} bytes or {_MOST_ELEMENTS:,} "
+    "elements."
+)
+_WITH_ARGUMENTS = frozenset({"tools/call", "prompts/get"})
 _TWICE = "A request with this id is still under way in this session: give each request an id of its own."
 _CUT_OFF = (
     "The server is restarting, and this request was not finished. Send it again in a few seconds; if it was to change "
@@ -76,7 +88,7 @@ class Exchanges:
             # The SDK reports where the JSON is invalid.
             await self._app(scope, receive, send)
             return
-        refusal = _refusal(message)
+        refusal = _refusal(message) or (_LONG_MESSAGE if _is_too_long(message, body) else None)
         if refusal is not None:
             await _error(None, INVALID_REQUEST, refusal, 400)(scope, receive, send)
             return
@@ -153,6 +165,19 @@ def _refusal(message: object) -> str | None:
     if strange:
         return _NO_MESSAGE
     return _LONG_ID if any(_is_long(each) for each in (fields.get("id"), _progress_token(fields))) else None
+
+
+def _is_too_long(message: object, body: bytes) -> bool:
+    """Tell whether a message has too much besides the arguments of a tool or prompt."""
+    if len(body) <= _MOST_BYTES and not untrusted.has_more_elements(body, _MOST_ELEMENTS):
+        return False
+    fields = cast("dict[str, Any]", message)
+    params = fields.get("params")
+    if fields.get("method") not in _WITH_ARGUMENTS or not isinstance(params, dict):
+        return True
+    others = {name: each for name, each in cast("dict[str, Any]", params).items() if name != "arguments"}
+    rest = pydantic_core.to_json({**fields, "params": others}, inf_nan_mode="constants")
+    return len(rest) > _MOST_BYTES or untrusted.has_more_elements(rest, _MOST_ELEMENTS)
 
 
 def _is_long(value: object) -> bool:

@@ -175,8 +175,8 @@ async def test_a_large_text_is_no_large_number_of_things(harness: ProcessHost, p
     call = {
         "jsonrpc": "2.0",
         "id": 1,
-        "method": "ping",
-        "params": {"_meta": {"note": "a, [b] {c}\n" * 200_000}},
+        "method": "tools/call",
+        "params": {"name": "no_tool", "arguments": {"note": "a, [b] {c}\n" * 200_000}},
     }
     async with strict(harness, process) as served, served.session(token()) as session:
         answer = await session.send("POST", json=call)

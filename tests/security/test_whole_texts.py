@@ -11,6 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.bookmarks.client import BookmarksClient
+from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
+from nextcloud_mcp_server.apps.deck.client import DeckClient
 from nextcloud_mcp_server.apps.mail.client import MailClient
 from nextcloud_mcp_server.apps.mail.tools import mail
 from nextcloud_mcp_server.apps.news.client import NewsClient
@@ -142,6 +145,27 @@ async def test_one_user_holds_one_attachment_at_a_time(monkeypatch: pytest.Monke
     await at_once(look)
 
     assert most() == 1
+
+
+async def test_one_user_fetches_one_list_with_whole_texts_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 lists at once of articles of one megabyte took 270 MB, and of such cards 140 MB."""
+    sandbox = Sandbox.demo()
+    account, documents = account_in(sandbox), Documents(read_here)
+    board = (await call(account, "nc_deck_get_board")).boards[0].id
+    recipe = (await call(account, "nc_cookbook_list_recipes")).recipes[0].id
+    most = [
+        counted(monkeypatch, NewsClient, "articles"),
+        counted(monkeypatch, DeckClient, "stacks"),
+        counted(monkeypatch, CookbookClient, "recipe"),
+        counted(monkeypatch, BookmarksClient, "find"),
+    ]
+
+    await at_once(lambda: call_with({"documents": documents}, news, account, "nc_news_read_articles"))
+    await at_once(lambda: call(account, "nc_deck_get_board", board_id=board))
+    await at_once(lambda: call(account, "nc_cookbook_get_recipe", recipe_id=recipe))
+    await at_once(lambda: call(account, "nc_bookmarks_find_bookmarks"))
+
+    assert [each() for each in most] == [1, 1, 1, 1]
 
 
 async def test_one_user_holds_one_mail_and_one_article_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

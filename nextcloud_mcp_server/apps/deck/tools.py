@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -16,9 +17,11 @@ from nextcloud_mcp_server.apps.deck.models import (
     CardRow,
     CardText,
     CardWritten,
+    Stack,
 )
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
 from nextcloud_mcp_server.tools import pagination, time_argument
@@ -61,27 +64,17 @@ async def nc_deck_get_board(
         boards, cursor = listing.page(await nc.client(DeckClient).list_boards())
         return Boards(boards=boards, cursor=cursor)
     listing = pagination.Listing(cursor, board_id, query, archived)
-    board = await nc.client(DeckClient).board(board_id)
-    stacks = sorted(
-        await nc.client(DeckClient).stacks(board_id, archived=archived),
-        key=lambda stack: (stack.order, number(stack.id)),
-    )
-    cards = [
-        card
-        for stack in stacks
-        for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
-        if has_words(
-            query, card.title, card.description, *(label.title for label in card.labels), *card.people
-        )
-    ]
     end = listing.start + (min(limit, _ARCHIVED) if archived else limit)
-    shown = await nc.client(DeckClient).whole(board_id, cards[listing.start : end])
-    rows = pagination.fit(
-        [
-            CardRow(**card.state, comments=card.comments, has_description=True if card.description else None)
-            for card in shown
-        ]
-    )
+    async with holding_texts(nc.uid):
+        board = await nc.client(DeckClient).board(board_id)
+        stacks = sorted(
+            await nc.client(DeckClient).stacks(board_id, archived=archived),
+            key=lambda stack: (stack.order, number(stack.id)),
+        )
+        size = sum(len(card.description) for stack in stacks for card in stack.cards)
+        cards = await aside(partial(_found, stacks, query), uid=nc.uid, size=size)
+        shown = await nc.client(DeckClient).whole(board_id, cards[listing.start : end])
+        rows = pagination.fit(await aside(partial(_rows, shown), uid=nc.uid, size=size))
     return BoardPage(
         id=board.id,
         title=board.title,
@@ -229,6 +222,25 @@ async def nc_deck_delete_card(
         deleted=f"{card.title} ({card.id})",
         undo="For some days the card can be restored in Deck: open the board's details, then “Deleted items”.",
     )
+
+
+def _found(stacks: Sequence[Stack], query: str) -> list[Card]:
+    """Return the cards with all words of a query, stack by stack."""
+    return [
+        card
+        for stack in stacks
+        for card in sorted(stack.cards, key=lambda card: (card.order, number(card.id)))
+        if has_words(
+            query, card.title, card.description, *(label.title for label in card.labels), *card.people
+        )
+    ]
+
+
+def _rows(cards: Sequence[Card]) -> list[CardRow]:
+    return [
+        CardRow(**card.state, comments=card.comments, has_description=True if card.description else None)
+        for card in cards
+    ]
 
 
 def _written(card: Card, note: str | None = None) -> CardWritten:

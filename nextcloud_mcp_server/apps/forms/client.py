@@ -7,6 +7,7 @@ rejects all requests from this server's address. So only listed forms are reques
 A form that is read has results of its own: answers stand under the names of their questions, and long texts are cut.
 """
 
+from functools import cached_property
 from typing import Annotated, Final, cast
 
 from pydantic import BeforeValidator, Field
@@ -67,13 +68,17 @@ class Question(Answer):
     required: bool = Field(default=False, validation_alias="isRequired")
     options: list[Option] = Field(default_factory=list[Option])
 
+    @cached_property
+    def labels(self) -> dict[Id, str]:
+        """The texts of the options by their ids."""
+        return {option.id: option.text for option in self.options}
+
     def readable(self, answer: str) -> str:
         """Return a stored answer as text; grids and rankings are stored as ids of their options."""
         if self.type not in ("grid", "ranking"):
             return answer
-        labels = {option.id: option.text for option in self.options}
         try:
-            return _worded(untrusted.read_json(answer), labels)
+            return _worded(untrusted.read_json(answer), self.labels)
         except (ValueError, RecursionError):
             return answer
 

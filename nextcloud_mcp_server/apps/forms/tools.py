@@ -1,6 +1,7 @@
 """Tools for the Forms app."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -91,7 +92,8 @@ async def nc_forms_get_form(
         note = "The person may answer this form, but not see what others answered."
         return _text(form, names, first=True, note=note)
     page = await nc.client(FormsClient).submissions(form, query=query, limit=limit, offset=listing.start)
-    rows = pagination.fit([_answers(one, form.questions, names) for one in page.submissions], _ANSWERS_BYTES)
+    questions = {one.id: one for one in form.questions}
+    rows = pagination.fit([_answers(one, questions, names) for one in page.submissions], _ANSWERS_BYTES)
     following = listing.after(len(rows), page.total) if rows else None
     text = _text(form, names, first=cursor is None)
     return text.model_copy(update={"answers": rows, "total": page.total, "cursor": following})
@@ -118,8 +120,9 @@ def _text(form: Form, names: dict[str, str], *, first: bool, note: str | None = 
 def _names(questions: Sequence[Question]) -> dict[str, str]:
     """Return the names of the questions by id; the id is appended to duplicates and empty texts."""
     texts = [question.text[:_LONGEST_NAME] for question in questions]
+    counts = Counter(texts)
     return {
-        one.id: text if text and texts.count(text) == 1 else f"{text} #{one.id}".strip()
+        one.id: text if text and counts[text] == 1 else f"{text} #{one.id}".strip()
         for one, text in zip(questions, texts, strict=True)
     }
 
@@ -134,12 +137,11 @@ def _question(one: Question, name: str) -> QuestionRow:
     )
 
 
-def _answers(one: Submission, questions: Sequence[Question], names: dict[str, str]) -> AnswerRow:
+def _answers(one: Submission, questions: Mapping[Id, Question], names: dict[str, str]) -> AnswerRow:
     """Return the row of a submission; several answers to one question are joined."""
-    known = {question.id: question for question in questions}
     given: dict[str, list[str]] = {}
     for answer in one.answers:
-        question = known.get(answer.question)
+        question = questions.get(answer.question)
         name = f"deleted question #{answer.question}" if question is None else names[question.id]
         text = answer.text if question is None else question.readable(answer.text)
         given.setdefault(name, []).append(text)

@@ -73,8 +73,11 @@ class Feeds(Answer):
     starred: int | None = Field(default=None, validation_alias="starredCount")
 
 
-class Article(Answer):
-    """One article; title, author and URLs are as the feed wrote them."""
+class ListedArticle(Answer):
+    """An article in a list; title, author and URLs are as the feed wrote them.
+
+    News sends the texts as well. They are not kept: one page of them takes more than 100 MB of memory.
+    """
 
     id: Id
     feed_id: Id = Field(validation_alias="feedId")
@@ -82,14 +85,23 @@ class Article(Answer):
     author: str | None = None
     url: str | None = None
     published_at: int | None = Field(default=None, validation_alias="pubDate")
-    body: str | None = None
     enclosure: str | None = Field(default=None, validation_alias="enclosureLink")
     unread: bool | None = None
     starred: bool | None = None
 
 
+class Article(ListedArticle):
+    """One article with its text."""
+
+    body: str | None = None
+
+
 class _Folders(Answer):
     folders: list[Folder]
+
+
+class _Listed(Answer):
+    items: list[ListedArticle]
 
 
 class _Articles(Answer):
@@ -116,7 +128,7 @@ class NewsClient(AppClient):
         folder_id: Id | None = None,
         starred: bool = False,
         unread: bool = False,
-    ) -> list[Article]:
+    ) -> list[ListedArticle]:
         """Fetch articles with ids below `before`, highest first; of one feed or folder, or starred ones.
 
         News does not support `starred` together with `unread`.
@@ -128,14 +140,8 @@ class NewsClient(AppClient):
             kind, of = _FOLDER, folder_id
         elif starred:
             kind = _STARRED
-        params: dict[str, str | int] = {
-            "type": kind,
-            "id": of,
-            "getRead": "false" if unread else "true",
-            "batchSize": limit,
-            "offset": before,
-        }
-        found = (await self._request("GET", f"{_BASE}/items", _Articles, params=params)).items
+        params = _page(kind, of, limit=limit, before=before, unread=unread)
+        found = (await self._request("GET", f"{_BASE}/items", _Listed, params=params)).items
         return cut([one for one in found if not before or number(one.id) < before], limit).rows
 
     async def article(self, article_id: Id) -> Article:
@@ -144,10 +150,12 @@ class NewsClient(AppClient):
         Raises:
             NotFound: No such article.
         """
-        found = await self.articles(limit=1, before=number(article_id) + 1)
-        if not found or found[0].id != article_id:
+        params = _page(_ALL, "0", limit=1, before=number(article_id) + 1)
+        found = (await self._request("GET", f"{_BASE}/items", _Articles, params=params)).items
+        article = next((one for one in found if one.id == article_id), None)
+        if article is None:
             raise errors.NotFound(_NO_ARTICLE)
-        return found[0]
+        return article
 
     async def mark(self, article_ids: Sequence[Id], mark: Mark) -> None:
         """Mark articles. Among several, News ignores missing ones.
@@ -160,3 +168,14 @@ class NewsClient(AppClient):
         else:
             sent = {"itemIds": [number(one) for one in article_ids]}
             await self._http.request("POST", f"{_BASE}/items/{mark}/multiple", json=sent)
+
+
+def _page(kind: int, of: str, *, limit: int, before: int, unread: bool = False) -> dict[str, str | int]:
+    """Return the parameters that ask for a page of a list."""
+    return {
+        "type": kind,
+        "id": of,
+        "getRead": "false" if unread else "true",
+        "batchSize": limit,
+        "offset": before,
+    }

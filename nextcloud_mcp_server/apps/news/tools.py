@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nextcloud_mcp_server.apps.news.client import Article, Feed, Folder, NewsClient, address
+from nextcloud_mcp_server.apps.news.client import Feed, Folder, ListedArticle, NewsClient, address
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -139,10 +139,10 @@ async def nc_news_read_articles(
             "The person follows no such feed. Call nc_news_read_articles with feeds=true for the ones there are."
         )
     before = 0 if after is None else after.number
-    found = await client.articles(
-        limit=limit + 1, before=before, feed_id=feed_id, folder_id=folder_id, starred=starred, unread=unread
-    )
-    rows = pagination.fit([_article_row(one, titles) for one in found[:limit]])
+    async with holding_texts(nc.uid):
+        part = {"feed_id": feed_id, "folder_id": folder_id}
+        found = await client.articles(limit=limit + 1, before=before, **part, starred=starred, unread=unread)
+        rows = pagination.fit([_article_row(one, titles) for one in found[:limit]])
     more = len(rows) < len(found)
     return ArticleList(
         articles=rows,
@@ -200,7 +200,7 @@ async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) 
     )
 
 
-def _article_row(one: Article, feeds: Mapping[str, str]) -> ArticleRow:
+def _article_row(one: ListedArticle, feeds: Mapping[str, str]) -> ArticleRow:
     return ArticleRow(
         id=one.id,
         title=line(one.title),

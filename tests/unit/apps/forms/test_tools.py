@@ -1,9 +1,12 @@
 from datetime import UTC, datetime
+from timeit import repeat
 from typing import Any
 
 import pytest
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.apps.forms import tools
+from nextcloud_mcp_server.apps.forms.client import Question
 from nextcloud_mcp_server.apps.forms.tools import forms
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -131,3 +134,23 @@ async def test_asking_for_missing_forms_throttles_no_user(alice: Account, sandbo
 
     assert (await call(alice, "get_form", form_id=1)).total == 1
     assert not any(record.path.endswith("/forms/2") for record in sandbox.requests.records)
+
+
+def test_a_form_of_thousands_of_questions_is_named_in_linear_time() -> None:
+    """20,000 questions that begin alike took four seconds, in which no other user was answered."""
+
+    def seconds(number: int) -> float:
+        fields = [{"id": each, "type": "short", "text": "a" * 200 + str(each)} for each in range(number)]
+        questions = [Question.model_validate(each) for each in fields]
+        return min(repeat(lambda: tools._names(questions), number=1, repeat=3))  # pyright: ignore[reportPrivateUsage]
+
+    # The square would be 256.
+    assert seconds(8_000) < 64 * seconds(500)
+
+
+def test_the_options_of_a_question_are_put_in_order_once_for_all_answers() -> None:
+    options = [{"id": 5, "text": "five"}, {"id": 6, "text": "six"}]
+    ranking = Question.model_validate({"id": 1, "type": "ranking", "text": "q", "options": options})
+
+    assert [ranking.readable("[5,6]"), ranking.readable("[6]")] == ["five, six", "six"]
+    assert ranking.labels is ranking.labels
