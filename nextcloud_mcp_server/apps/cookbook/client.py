@@ -10,10 +10,13 @@ A recipe in a list has a result of its own: it is found by all of its texts, and
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
+from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import state_etag
 from nextcloud_mcp_server.nextcloud.app_client import AppClient
+from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
 from nextcloud_mcp_server.nextcloud.http import Answer
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.php_json import as_map
@@ -39,6 +42,14 @@ _ROOM: Final = {
 _CUT: Final = (
     "This recipe is too long to be shown whole, and a list that is sent replaces all of its texts: read the rest in "
     "recipe.json of its folder, with the tools for files."
+)
+
+
+#: Every part is kept to be sent back with a change, whatever it is: a file of 4 MB took 150 MB of memory.
+_MOST_PARTS: Final = 50_000
+_TOO_MANY_PARTS: Final = (
+    "This recipe has more parts than this server reads. It is a file, too: nc_files_read_file reads recipe.json of its "
+    "folder in parts."
 )
 
 
@@ -118,6 +129,9 @@ class Recipe(Result):
         return self.model_copy(update=shown)
 
 
+_RECIPE: Final = TypeAdapter(Recipe)
+
+
 class CookbookClient(AppClient):
     """Reads and writes one user's recipes."""
 
@@ -130,8 +144,12 @@ class CookbookClient(AppClient):
 
         Raises:
             NotFound: No such recipe.
+            TooLarge: It has too many parts.
         """
-        return await self._request("GET", f"{_BASE}/{recipe_id}", Recipe, sentences=_SENTENCES)
+        response = await self._http.request("GET", f"{_BASE}/{recipe_id}", sentences=_SENTENCES)
+        if untrusted.has_more_elements(response.content, _MOST_PARTS):
+            raise errors.TooLarge(_TOO_MANY_PARTS)
+        return await decoded_aside(response, _RECIPE, uid=self._http.uid)
 
     async def create(self, fields: Mapping[str, object]) -> Id:
         """Create a recipe and return its id.

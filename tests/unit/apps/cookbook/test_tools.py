@@ -193,3 +193,13 @@ async def test_a_recipe_of_another_user_is_not_there(alice: Account, sandbox: Sa
 
     with pytest.raises(errors.NotFound, match="no such recipe"):
         await call(account_in(sandbox, "bob"), "get_recipe", recipe_id=recipe.id)
+
+
+async def test_a_recipe_of_a_million_parts_is_refused_with_the_way_to_read_it() -> None:
+    """A file of 4 MB took 150 MB of memory."""
+    parts = ",".join(['{"a":0}'] * 30_000)
+    body = f'{{"id":1,"name":"Cake","x":[{parts}]}}'
+    account = account_over(network(httpx2.Response(200, text=body)))
+
+    with pytest.raises(errors.TooLarge, match="nc_files_read_file reads recipe"):
+        await call(account, "get_recipe", recipe_id="1")
