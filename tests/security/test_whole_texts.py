@@ -23,6 +23,7 @@ from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.apps.tables import tools as tables_tools
 from nextcloud_mcp_server.apps.tables.client import Row, TablesClient
+from nextcloud_mcp_server.apps.talk.client import TalkClient
 from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
@@ -158,14 +159,16 @@ async def test_one_user_fetches_one_list_with_whole_texts_at_a_time(monkeypatch:
         counted(monkeypatch, DeckClient, "stacks"),
         counted(monkeypatch, CookbookClient, "recipe"),
         counted(monkeypatch, BookmarksClient, "find"),
+        counted(monkeypatch, TalkClient, "rooms"),
     ]
 
     await at_once(lambda: call_with({"documents": documents}, news, account, "nc_news_read_articles"))
     await at_once(lambda: call(account, "nc_deck_get_board", board_id=board))
     await at_once(lambda: call(account, "nc_cookbook_get_recipe", recipe_id=recipe))
     await at_once(lambda: call(account, "nc_bookmarks_find_bookmarks"))
+    await at_once(lambda: call(account, "nc_talk_list_conversations"))
 
-    assert [each() for each in most] == [1, 1, 1, 1]
+    assert [each() for each in most] == [1, 1, 1, 1, 1]
 
 
 async def test_one_user_holds_one_mail_and_one_article_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
