@@ -125,6 +125,9 @@ class Cluster:
     clock: Clock
     group: Any
     unavailable: bool = False
+    is_broken: bool = False
+    #: Consent requests that have ended.
+    ended: list[str] = field(default_factory=list[str])
 
     async def server(
         self,
@@ -137,14 +140,18 @@ class Cluster:
         async def rows() -> TaskRepository:
             if self.unavailable:
                 raise StorageError("The database is gone.")
+            if self.is_broken:
+                raise RuntimeError("Nobody expects this.")
             return self.database.tasks
 
         async def finished(ids: object) -> list[str]:
-            return []
+            return self.ended
 
+        pending = Pending(finished)
+        self.group.start_soon(pending.run)
         runner = TaskRunner(
             rows,
-            Pending(finished),
+            pending,
             consent_seconds=LONG_SECONDS,
             grace_seconds=grace_seconds,
             renew_seconds=renew_seconds,
@@ -783,3 +790,134 @@ async def test_the_version_that_has_tasks_is_told_which_tools_take_them(cluster:
     assert await sent("initialize", "2025-11-25") == {**begun, "capabilities": {"tools": {}, "tasks": tasks}}
     begun["protocolVersion"] = "2025-06-18"
     assert await sent("initialize", "2025-06-18") == begun
+
+
+async def test_a_runner_that_has_ended_begins_no_call_and_is_stopped_twice(cluster: Cluster) -> None:
+    server = await cluster.server(instant)
+    await server.tasks.runner.stop()
+    await server.tasks.runner.stop()
+
+    with pytest.raises(RuntimeError, match="does not run"):
+        server.tasks.runner.start(request(), server.tool)
+
+
+async def test_a_stop_without_a_database_leaves_the_tasks_to_others_when_the_lease_ends(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    held, again = Held(), Held()
+    first, other = await cluster.server(held), await cluster.server(again)
+    task = await first.call()
+    cluster.unavailable = True
+    await first.tasks.runner.stop()
+    cluster.unavailable = False
+
+    early = await other.get(task)
+    untouched = again.calls
+    cluster.clock.ahead += task_runner.LEASE
+    await other.get(task)
+    with anyio.fail_after(60):
+        await again.begun.wait()
+
+    assert "are left to others when its lease ends" in caplog.text
+    assert (early["status"], untouched) == ("working", 0)
+
+
+async def test_an_end_that_cannot_be_stored_ends_no_other_task(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Held()
+    server = await cluster.server(held, renew_seconds=LONG_SECONDS)
+    await server.call()
+    cluster.is_broken = True
+    held.go_on.set()
+    with anyio.fail_after(60):
+        while server.tasks.runner.count(ALICE):
+            await anyio.sleep(0.01)
+    cluster.is_broken, held.go_on = False, anyio.Event()
+    other = await server.call()
+    held.go_on.set()
+
+    assert "the end of a task could not be stored" in caplog.text
+    assert (await server.until(other, "completed"))["result"] == DONE
+
+
+async def test_an_error_before_the_work_begins_answers_a_call_of_2025_11_25_itself(cluster: Cluster) -> None:
+    async def fail(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        raise MCPError(-32602, "Not so")
+
+    server = await cluster.server(fail)
+
+    assert await refused(server.call(version="2025-11-25", task={})) == (-32602, "Not so")
+
+
+async def test_a_call_of_2025_11_25_is_refused_beyond_the_limit_of_all_processes(cluster: Cluster) -> None:
+    server, other = await cluster.server(Held()), await cluster.server(Held())
+    for _ in range(MOST_RUNNING):
+        await server.call()
+
+    code, message = await refused(other.call(version="2025-11-25", task={}))
+
+    assert (code, message) == (-32602, tasks_module.TOO_MANY)
+
+
+async def test_a_cancellation_of_2025_11_25_is_answered_with_the_task(cluster: Cluster) -> None:
+    held = Held()
+    server = await cluster.server(held)
+    task = (await server.call(version="2025-11-25", task={}))["task"]
+
+    answer = await server.send("tasks/cancel", version="2025-11-25", taskId=task["taskId"])
+    with anyio.fail_after(60):
+        await held.stopped.wait()
+
+    assert (answer["taskId"], answer["status"]) == (task["taskId"], "cancelled")
+
+
+async def test_a_question_that_cannot_be_stored_fails_the_task(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_runner, "RETRY_SECONDS", 0.01)
+    go_on = anyio.Event()
+
+    async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        work.begin()
+        await go_on.wait()
+        question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
+        return {"resultType": "input_required", "inputRequests": {"provision": question}}
+
+    server = await cluster.server(ask, renew_seconds=LONG_SECONDS)
+    task = await server.call()
+    cluster.unavailable = True
+    go_on.set()
+    await anyio.sleep(0.05)
+    cluster.unavailable = False
+
+    failed = await server.until(task, "failed")
+
+    assert failed["error"] == {"code": -32603, "message": "Internal error"}
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_a_consent_that_ends_on_its_page_lets_the_task_go_on(
+    cluster: Cluster, *, is_asked: bool
+) -> None:
+    """The client answers nothing; it may not even be asked."""
+    go_on, seen = anyio.Event(), list[Any]()
+    asked: dict[str, Any] = {"resultType": "input_required", "requestState": '{"e": "consent", "r": 1}'}
+    if is_asked:
+        asked["inputRequests"] = {"provision": {"method": "elicitation/create", "params": {}}}
+
+    async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        work.begin()
+        await go_on.wait()
+        seen.append((ctx.params or {}).get("requestState"))
+        return DONE if len(seen) > 1 else asked
+
+    cluster.ended.append("consent")
+    server = await cluster.server(ask)
+    task = await server.call()
+    go_on.set()
+
+    done = await server.until(task, "completed")
+
+    assert done["result"] == DONE
+    assert seen == [None, asked["requestState"]]
