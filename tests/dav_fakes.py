@@ -119,7 +119,14 @@ def account_over(handler: Handler) -> Account:
 
 def account_in(sandbox: Sandbox, uid: str = "alice", *, base: str = "http://localhost") -> Account:
     """Return a user's account in a sandbox."""
-    pool = open_pool(ca_bundle=None, user_agent="tests", transport=httpx2.ASGITransport(app=sandbox.app))
+    return account_through(httpx2.ASGITransport(app=sandbox.app), uid, base=base)
+
+
+def account_through(
+    transport: httpx2.AsyncBaseTransport, uid: str, *, base: str = "http://localhost"
+) -> Account:
+    """Return a user's account behind a transport of the test."""
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=transport)
     nextcloud = Nextcloud(NextcloudUrl.parse(base), pool)
     return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
 

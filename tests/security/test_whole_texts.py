@@ -8,7 +8,6 @@ from typing import Any, cast
 import anyio
 import httpx2
 import pytest
-from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.bookmarks.client import BookmarksClient
@@ -30,10 +29,7 @@ from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 from nextcloud_mcp_server.formats import character_references
-from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.http import open_pool
-from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
@@ -41,7 +37,7 @@ from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore
 from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
 from nextcloud_mcp_server.tools.documents import AT_ONCE, Documents
 from nextcloud_mcp_server.tools.progress import Progress
-from tests.dav_fakes import ProgressLog, account_in, call, call_with, nothing_read
+from tests.dav_fakes import ProgressLog, account_in, account_through, call, call_with, nothing_read
 from tests.document_files import read_here
 
 BOB = ("Bob", "bob@example.test")
@@ -92,12 +88,6 @@ async def reading(
     del kind, report
     size = sum([len(piece) async for piece in pieces])
     return Extract(f"read {size}".encode(), "ok")
-
-
-def account_through(transport: httpx2.AsyncBaseTransport, uid: str) -> Account:
-    pool = open_pool(ca_bundle=None, user_agent="tests", transport=transport)
-    nextcloud = Nextcloud(NextcloudUrl.parse("http://localhost"), pool)
-    return nextcloud.account(BasicCredential(uid, SecretStr(uid)), uid=uid)
 
 
 def read_note(account: Account, note_id: int) -> Awaitable[object]:

@@ -94,6 +94,19 @@ async def test_no_other_user_or_client_finds_cancels_or_answers_it(
     assert await status(database, task) is TaskStatus.INPUT_REQUIRED
 
 
+async def test_a_task_whose_values_do_not_open_is_unknown_and_its_answers_are_none(
+    database: Database, owner: TaskOwner, execute: Execute
+) -> None:
+    """As with a key that is gone, or a row that somebody has changed."""
+    task = await begun(database, owner)
+    await database.tasks.ask(task, LEASE, "{}")
+    assert await database.tasks.answer(owner, task.id, "{}")
+    await execute("UPDATE tasks SET request = outcome, answers = outcome")
+
+    assert await database.tasks.find(owner, task.id) is None
+    assert await database.tasks.renew(LEASE, {task.id: (owner, None)}) == {task.id: None}
+
+
 async def test_an_expired_task_is_unknown_and_purged(
     database: Database, owner: TaskOwner, bob: Principal, advance: Advance, execute: Execute
 ) -> None:

@@ -8,6 +8,7 @@ from nextcloud_mcp_server.apps.files.tools import files
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import End
 from nextcloud_mcp_server.documents.process import Extract
+from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 from nextcloud_mcp_server.errors import InvalidInput, NotFound, Unreachable
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -20,6 +21,7 @@ from tests.dav_fakes import (
     ProgressLog,
     account_in,
     account_over,
+    account_through,
     call_with,
     entry,
     multistatus,
@@ -232,6 +234,30 @@ async def test_text_that_is_not_all_of_it_says_so(end: End) -> None:
 
     assert page.content == "so far"
     assert str(page.note).endswith("missing.")
+
+
+@pytest.mark.parametrize("at_first", [SMALL_BYTES * 2 + 1, 5])
+async def test_a_large_document_goes_to_the_reader_as_it_comes_and_is_read_whole(at_first: int) -> None:
+    """Also one that has grown since its size was looked up."""
+    size = SMALL_BYTES * 2 + 1
+    sandbox = Sandbox.demo(one_second_etags=False)
+    stored = sandbox.state.users["alice"].files
+    stored.put("/long.rtf", b"x" * at_first)
+    lengths: list[int] = []
+
+    class Growing(httpx2.ASGITransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET":
+                stored.put("/long.rtf", b"x" * size)
+            return await super().handle_async_request(request)
+
+    async def read(kind: Kind, pieces: AsyncIterable[bytes], *, report: Report) -> Extract:
+        lengths.append(sum([len(piece) async for piece in pieces]))
+        return Extract(b"read", "ok")
+
+    page = await reading(account_through(Growing(app=sandbox.app), "alice"), "long.rtf", Documents(read))
+
+    assert (page.content, lengths) == ("read", [size])
 
 
 async def test_a_document_that_is_too_large_is_not_even_fetched() -> None:
