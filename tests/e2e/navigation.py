@@ -1,11 +1,13 @@
 """Leads a browser from one page to the next, and waits until the next one is there."""
 
 from contextlib import suppress
+from time import monotonic
 
 from playwright.sync_api import Error, Locator, Page
 
 _MARK = "element => { element.ownerDocument.documentElement.dataset.before = '' }"
 _STYLED = "() => [...document.querySelectorAll('link[rel=stylesheet]')].every(link => link.sheet)"
+_PATIENCE = 30.0
 
 
 def leave(page: Page) -> None:
@@ -24,4 +26,13 @@ def follow(pressed: Locator) -> None:
     pressed.evaluate(_MARK)
     pressed.click(no_wait_after=True)
     pressed.page.locator("html:not([data-before]) h1").first.wait_for()
-    pressed.page.wait_for_function(_STYLED)
+    _wait_for_style(pressed.page)
+
+
+def _wait_for_style(page: Page) -> None:
+    """Ask from here until every stylesheet is there: a wait inside the page needs timers, so a page with scripts."""
+    end = monotonic() + _PATIENCE
+    while not page.evaluate(_STYLED):
+        if monotonic() > end:
+            raise AssertionError(f"The page at {page.url} had a stylesheet missing after {_PATIENCE} s.")
+        page.wait_for_timeout(20)
