@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.process import Extract
+from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
@@ -146,7 +147,7 @@ async def call_in(toolset: Toolset, account: Account, tool: str, **arguments: ob
 async def call_with(
     ours: Mapping[str, object], toolset: Toolset, account: Account, tool: str, **arguments: object
 ) -> Any:  # noqa: ANN401 - see above
-    """Call a tool's body with injected parameters."""
+    """Call a tool's body with injected parameters, within the limits that the guard sets."""
     named = (each for spec in toolset.tools for each in (spec, *spec.old_names))
     spec = next(each for each in named if each.name == tool)
     handed = {
@@ -155,11 +156,12 @@ async def call_with(
         "local_folder": LocalFolder(),
         **ours,
     }
-    result: Result = await spec.guarded.body(
-        account,
-        **spec.arguments.validate({**arguments, **spec.preset}),
-        **{name: handed[name] for name in spec.injected},
-    )
+    async with memory_permit.of_call():
+        result: Result = await spec.guarded.body(
+            account,
+            **spec.arguments.validate({**arguments, **spec.preset}),
+            **{name: handed[name] for name in spec.injected},
+        )
     assert_result_meets(spec, result)
     return result
 

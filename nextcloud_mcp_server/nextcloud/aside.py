@@ -1,10 +1,6 @@
-"""Does long work on texts in a thread, so that other requests are served meanwhile.
+"""Does long work on texts in a thread, so that other requests are served meanwhile."""
 
-It also lets a user have one search or edit of whole texts at a time.
-"""
-
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -17,26 +13,13 @@ Result = TypeVar("Result")
 
 
 class _UserSlot:
-    """The one place of a user in a thread, and the one for whole texts: other work of the same user waits."""
+    """The one place of a user in a thread: other work of the same user waits."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
-        self.texts = anyio.Semaphore(1, fast_acquire=True)
 
 
 _SLOTS: Final = WeakValueDictionary[str, _UserSlot]()
-
-
-@asynccontextmanager
-async def holding_texts(uid: str) -> AsyncGenerator[None]:
-    """Surround a search in whole texts, or an edit of one from reading to writing; never one in another.
-
-    A text of two megabytes takes ten times that in an edit, and a search holds many: a user's calls at once would hold
-    gigabytes.
-    """
-    slot = _SLOTS.setdefault(uid, _UserSlot())
-    async with slot.texts:
-        yield
 
 
 async def aside(work: Callable[[], Result], *, uid: str, size: int | None = None) -> Result:

@@ -1,13 +1,14 @@
 """Reads the body of a response within a size limit, counted after decompression."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import error_mapping
+from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 
 #: How much of a response is read where its beginning is enough.
@@ -32,10 +33,42 @@ def unasked(coding: str) -> errors.ServerFault:
     )
 
 
-async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) -> httpx2.Response:
+class _Body:
+    """The decoded body so far."""
+
+    def __init__(self, coding: str) -> None:
+        self.data = bytearray()
+        self._inflate = zlib.decompressobj(wbits=31) if coding else None
+
+    @property
+    def is_incomplete(self) -> bool:
+        return self._inflate is not None and bool(self.data) and not self._inflate.eof
+
+    def add(self, chunk: bytes, most: int) -> None:
+        """Add a chunk; of a compressed body only until there is one byte more than `most`. The next call goes on."""
+        inflate = self._inflate
+        try:
+            if inflate is None:
+                self.data += chunk
+            elif not inflate.eof:
+                # What follows the end would be kept by the decompressor, without end.
+                self.data += inflate.decompress(inflate.unconsumed_tail + chunk, most + 1 - len(self.data))
+        except zlib.error:
+            raise errors.ServerFault(
+                f"Nextcloud's answer arrived damaged. {error_mapping.IN_DOUBT}"
+            ) from None
+
+
+async def read(
+    response: httpx2.Response,
+    max_bytes: int,
+    *,
+    cut: bool = False,
+    permitted: Callable[[], Awaitable[None]] | None = None,
+) -> httpx2.Response:
     """Read a body of at most `max_bytes`; `cut` returns the beginning of a longer one.
 
-    More than `max_bytes` is never held in memory.
+    More than `max_bytes` is never held in memory. `permitted` is awaited before more than `LARGE_BYTES` is read.
 
     Raises:
       ServerFault: The body is damaged, incomplete, or in a content coding that was not requested.
@@ -44,32 +77,28 @@ async def read(response: httpx2.Response, max_bytes: int, *, cut: bool = False) 
     coding = coding_of(response)
     if coding not in ("", "gzip"):
         raise unasked(coding)
-    inflate = zlib.decompressobj(wbits=31) if coding else None
-    body, received = bytearray(), 0
+    body, received = _Body(coding), 0
+    # What is small needs no permit.
+    free = min(max_bytes, LARGE_BYTES) if permitted is not None else max_bytes
     # The undecoded stream: httpx2 would inflate a whole chunk, however large the result.
     async for chunk in cast("httpx2.AsyncByteStream", response.stream):
         received += len(chunk)
-        try:
-            if inflate is None:
-                body += chunk
-            elif not inflate.eof:
-                # What follows the end would be kept by the decompressor, without end.
-                body += inflate.decompress(chunk, max_bytes + 1 - len(body))
-        except zlib.error:
-            raise errors.ServerFault(
-                f"Nextcloud's answer arrived damaged. {error_mapping.IN_DOUBT}"
-            ) from None
-        if len(body) > max_bytes or received > max_bytes + _MOST_LOOKED_AT:
+        body.add(chunk, free)
+        if permitted is not None and free < len(body.data) <= max_bytes:
+            await permitted()
+            permitted, free = None, max_bytes
+            body.add(b"", free)
+        if len(body.data) > max_bytes or received > max_bytes + _MOST_LOOKED_AT:
             if cut:
                 break
             raise errors.TooLarge(
                 "Nextcloud's answer is larger than this server reads at once. Ask for less."
             )
-    if inflate is not None and body and not cut and not inflate.eof:
+    if not cut and body.is_incomplete:
         raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {error_mapping.IN_DOUBT}")
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _ABOUT_THE_BODY]
     return httpx2.Response(
-        response.status_code, headers=headers, content=bytes(body[:max_bytes]), request=response.request
+        response.status_code, headers=headers, content=bytes(body.data[:max_bytes]), request=response.request
     )
 
 

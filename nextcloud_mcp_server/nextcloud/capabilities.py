@@ -8,8 +8,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.decoding import decoded
 from nextcloud_mcp_server.nextcloud.etag import of, quote
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 _T = TypeVar("_T", bound=Answer)
 

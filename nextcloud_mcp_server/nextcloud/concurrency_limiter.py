@@ -136,7 +136,12 @@ class UserSlot(credential_probe.Slot):
     ) -> None:
         """Release the slot."""
         self._settle()
-        _release(self._semaphores)
+        self.leave()
+
+    def leave(self) -> None:
+        """Release the slot before its end, as `Slot` does."""
+        held, self._semaphores = self._semaphores, ()
+        _release(held)
 
     def accepted(self) -> None:
         """Record that Nextcloud has accepted the credential."""

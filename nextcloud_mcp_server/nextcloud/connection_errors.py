@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import httpx2
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import error_mapping
+from nextcloud_mcp_server.nextcloud.retry import Cause, Passing, PassingError
 
 
 def unreachable(error: httpx2.TransportError) -> errors.Unreachable:
@@ -36,6 +38,29 @@ def unreachable(error: httpx2.TransportError) -> errors.Unreachable:
         "The Nextcloud server cannot be reached. Try again in a minute; if it stays, the "
         "administrator should check NEXTCLOUD_HOST and the network."
     )
+
+
+def translated(error: Exception) -> Exception:
+    """Return the NextcloudError for an error of httpx2 or a time limit.
+
+    The library's own text may contain addresses.
+    """
+    match error:
+        case TimeoutError() | httpx2.TimeoutException():
+            return errors.TimedOut(f"Nextcloud did not answer in time. {error_mapping.IN_DOUBT}")
+        case httpx2.TransportError():
+            found = unreachable(error)
+            if isinstance(found, errors.TlsFailed):
+                return found
+            if not isinstance(error, httpx2.ConnectError):
+                found = errors.Unreachable(
+                    f"The connection broke before Nextcloud had answered. {error_mapping.IN_DOUBT}"
+                )
+            return PassingError(found, Passing(Cause.LOST))
+        case httpx2.InvalidURL():
+            return errors.InvalidName("A name or text is longer than any server takes: send a shorter one.")
+        case _:
+            return errors.ServerFault(f"Nextcloud's answer could not be read. {error_mapping.IN_DOUBT}")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

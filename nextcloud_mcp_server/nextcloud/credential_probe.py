@@ -48,6 +48,9 @@ class Slot:
     ) -> None:
         """Release the slot."""
 
+    def leave(self) -> None:
+        """Release the slot before its end: the response has begun, and its rest may take long."""
+
     def accepted(self) -> None:
         """Record that Nextcloud has accepted the credential."""
 

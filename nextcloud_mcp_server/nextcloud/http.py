@@ -1,34 +1,37 @@
 """HTTP requests of one user to Nextcloud: no cookies, no other hosts, limits on time and size."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http.cookiejar import Cookie, CookieJar, DefaultCookiePolicy
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 from urllib.request import Request
 
 import anyio
 import httpx2
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import untrusted
-from nextcloud_mcp_server.nextcloud import body, credential_probe, error_mapping, redirect, retry
+from nextcloud_mcp_server.nextcloud import (
+    body,
+    credential_probe,
+    error_mapping,
+    memory_permit,
+    redirect,
+    retry,
+)
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import UserLimiter
-from nextcloud_mcp_server.nextcloud.connection_errors import unreachable
+from nextcloud_mcp_server.nextcloud.connection_errors import translated
 from nextcloud_mcp_server.nextcloud.credential import NextcloudCredential, auth_of
-from nextcloud_mcp_server.nextcloud.retry import READING, Cause, Kind, Passing, PassingError
+from nextcloud_mcp_server.nextcloud.retry import READING, Kind, PassingError
 from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.telemetry import metrics, spans
 
-_T = TypeVar("_T")
 _MAX_BYTES = 33_554_432
 _MAX_ERROR_BYTES = 262_144
-#: Elements of a JSON response: each becomes objects of hundreds of bytes. A list of 50,000 notes has half of that.
-MAX_ELEMENTS = 1_000_000
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
 _STREAM_SECONDS = 600.0
@@ -73,6 +76,10 @@ def open_pool(
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0),
         follow_redirects=False,
     )
+
+
+class _LargeResponse(Exception):  # it is no error: the request is sent again
+    """Breaks a large response off, until the call has the permit for it."""
 
 
 class NextcloudHttp:
@@ -128,7 +135,8 @@ class NextcloudHttp:
         `path` is percent-encoded and starts with "/". `sentences` replaces error messages by status, and responses
         with the statuses in `answers` are returned instead of raised. `patient` lets Nextcloud take the whole time
         limit until the response begins. `repeat` overrides the rule of repetition, which by default follows from the
-        method and headers (see `repeating`).
+        method and headers (see `repeating`). A response of more than `memory_permit.LARGE_BYTES` waits for the user's
+        permit, which the call then has until its end.
 
         Raises:
           NextcloudError: A status ≥ 400, a response for another user, or a connection error.
@@ -147,16 +155,38 @@ class NextcloudHttp:
                 content=content,
                 **({"timeout": httpx2.Timeout(timeout_seconds, connect=_CONNECT_SECONDS)} if patient else {}),
             )
-            async with opened as response:
-                return await _answer(response, max_bytes)
+            async with opened as (response, slot):
+                return await _answer(response, max_bytes, partial(self._permitted, method, slot))
 
         repeater = retry.Retrier(repeat or retry.kind_of(method, path, headers or {}))
         try:
-            return await repeater.run(send)
+            return await self._sent(repeater, send)
         except (errors.EtagMismatch, errors.Conflict, errors.NotFound) as refused:
             if not repeater.in_doubt:
                 raise
             return await self._was_applied(refused, method, path, json=json, content=content)
+
+    async def _sent(
+        self, repeater: retry.Retrier, send: Callable[[], Awaitable[httpx2.Response]]
+    ) -> httpx2.Response:
+        try:
+            return await repeater.run(send)
+        except _LargeResponse:
+            await memory_permit.take(self.uid)
+        return await repeater.run(send)
+
+    async def _permitted(self, method: str, slot: credential_probe.Slot) -> None:
+        """Make sure that the call has the permit for a large response.
+
+        Waiting in one of the user's slots could last forever: the call with the permit may need a slot. So a read is
+        broken off and sent again, and the response to a change, which cannot be, gives its slot back.
+        """
+        if memory_permit.take_now(self.uid):
+            return
+        if method in READING:
+            raise _LargeResponse
+        slot.leave()
+        await memory_permit.take(self.uid)
 
     async def _was_applied(
         self,
@@ -217,7 +247,7 @@ class NextcloudHttp:
         repeater = retry.Retrier(Kind.READING if method in READING else Kind.ONCE)
         try:
             async with AsyncExitStack() as stack:
-                response = await repeater.run(lambda: stack.enter_async_context(opened()))
+                response, _ = await repeater.run(lambda: stack.enter_async_context(opened()))
                 if coding := body.coding_of(response):
                     # Part of a compressed body has other offsets and an unknown size.
                     raise body.unasked(coding)
@@ -236,7 +266,7 @@ class NextcloudHttp:
         headers: Mapping[str, str],
         answers: frozenset[int] = frozenset(),
         **options: Any,  # noqa: ANN401  # what httpx2 takes: params, json, content
-    ) -> AsyncGenerator[httpx2.Response]:
+    ) -> AsyncGenerator[tuple[httpx2.Response, credential_probe.Slot]]:
         url = f"{self.base}{_checked(path)}"
         headers = {**headers, **self._host}
         try:
@@ -251,11 +281,11 @@ class NextcloudHttp:
                             await self._refuse(slot, path, response, sentences)
                         slot.accepted()
                         self.changes += method not in READING
-                        yield response
+                        yield response, slot
                     finally:
                         await response.aclose()
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-            raise _translated(error) from None
+            raise translated(error) from None
 
     async def _refuse(
         self, slot: credential_probe.Slot, path: str, response: httpx2.Response, sentences: Mapping[int, str]
@@ -336,27 +366,6 @@ class NextcloudHttp:
             )
 
 
-def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
-    """Parse a JSON response into a model.
-
-    Raises:
-      ServerFault: It does not fit the model.
-      TooLarge: It has too many elements.
-    """
-    if untrusted.has_more_elements(response.content, MAX_ELEMENTS):
-        raise errors.TooLarge(
-            "Nextcloud's answer has more parts than this server reads at once. Ask for less."
-        )
-    try:
-        return kind.validate_json(response.content)
-    except ValidationError:
-        # The text of the error would quote the response, which may contain anything.
-        raise errors.ServerFault(
-            f"Nextcloud answered something unreadable here. {error_mapping.IN_DOUBT} If it stays, the administrator "
-            "should check Nextcloud's log."
-        ) from None
-
-
 def _checked(path: str) -> str:
     segments = unquote(path.partition("?")[0]).split("/")
     if (
@@ -370,31 +379,10 @@ def _checked(path: str) -> str:
     return path
 
 
-async def _answer(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    read = await body.read(response, max_bytes)
+async def _answer(
+    response: httpx2.Response, max_bytes: int, permitted: Callable[[], Awaitable[None]]
+) -> httpx2.Response:
+    read = await body.read(response, max_bytes, permitted=permitted)
     if read.request.method not in READING:
         error_mapping.refuse_page(read)
     return read
-
-
-def _translated(error: Exception) -> Exception:
-    """Return the NextcloudError for an error of httpx2 or a time limit.
-
-    The library's own text may contain addresses.
-    """
-    match error:
-        case TimeoutError() | httpx2.TimeoutException():
-            return errors.TimedOut(f"Nextcloud did not answer in time. {error_mapping.IN_DOUBT}")
-        case httpx2.TransportError():
-            found = unreachable(error)
-            if isinstance(found, errors.TlsFailed):
-                return found
-            if not isinstance(error, httpx2.ConnectError):
-                found = errors.Unreachable(
-                    f"The connection broke before Nextcloud had answered. {error_mapping.IN_DOUBT}"
-                )
-            return PassingError(found, Passing(Cause.LOST))
-        case httpx2.InvalidURL():
-            return errors.InvalidName("A name or text is longer than any server takes: send a shorter one.")
-        case _:
-            return errors.ServerFault(f"Nextcloud's answer could not be read. {error_mapping.IN_DOUBT}")

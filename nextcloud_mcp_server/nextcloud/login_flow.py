@@ -7,7 +7,8 @@ from urllib.parse import urlencode, urlsplit
 from pydantic import Field, SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.decoding import decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 

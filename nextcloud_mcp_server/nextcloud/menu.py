@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from nextcloud_mcp_server.nextcloud import ocs
+from nextcloud_mcp_server.nextcloud.decoding import decoded
 from nextcloud_mcp_server.nextcloud.etag import of, quote
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 
 _NOT_MODIFIED = 304
 

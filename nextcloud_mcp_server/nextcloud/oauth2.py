@@ -21,7 +21,8 @@ from pydantic import Field, SecretStr, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import error_mapping
-from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.decoding import decoded
+from nextcloud_mcp_server.nextcloud.http import Answer, NextcloudHttp
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 _CAPABILITIES = "/ocs/v2.php/cloud/capabilities"

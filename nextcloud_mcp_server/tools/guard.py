@@ -27,6 +27,7 @@ from nextcloud_mcp_server.errors import (
     Unavailable,
     WrongAccount,
 )
+from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol import wire, work
 from nextcloud_mcp_server.protocol.availability import FetchApps
@@ -223,7 +224,8 @@ class Guard:
         found: T | None = None
         work.begin()
         try:
-            value = found = await job.body(opened.account)
+            async with memory_permit.of_call():
+                value = found = await job.body(opened.account)
             result = "ok"
         except NextcloudMcpError as error:
             result = type(error).__name__

@@ -42,7 +42,7 @@ from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRate
 from nextcloud_mcp_server.web.session_limiter import MOST_OF_CLIENT, SessionLimiter
 from tests.auth_fixtures import Process, ProcessHost
 from tests.bearer_fixtures import INITIALIZE, LIST, Served, serving, token
-from tests.dav_fakes import account_in, call
+from tests.dav_fakes import account_in, account_through, call
 from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 
@@ -345,31 +345,33 @@ async def test_one_user_holds_the_text_of_one_edit_at_a_time(tool: str) -> None:
     assert counted.held == 0
 
 
-@pytest.mark.parametrize("tool", ["nc_notes_search_notes", "search"])
-async def test_one_user_searches_in_whole_texts_in_one_call_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, tool: str
-) -> None:
-    """40 searches at once in four notes of 2 MB took 900 MB."""
-    running = most = 0
-    texts = notes_client.NotesClient.texts
+class InSearch(httpx2.ASGITransport):
+    """Counts the requests for notes that are under way at once."""
 
-    async def watched(client: notes_client.NotesClient) -> notes_client.Texts:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
+    running = most = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        is_notes = "/apps/notes/" in request.url.path
+        self.running += is_notes
+        self.most = max(self.most, self.running)
+        # Others that may begin, do.
         await anyio.sleep(0.005)
         try:
-            return await texts(client)
+            return await super().handle_async_request(request)
         finally:
-            running -= 1
+            self.running -= is_notes
 
-    monkeypatch.setattr(notes_client.NotesClient, "texts", watched)
-    account = account_in(Sandbox.demo())
+
+@pytest.mark.parametrize("tool", ["nc_notes_search_notes", "search"])
+async def test_one_user_searches_in_whole_texts_in_one_call_at_a_time(tool: str) -> None:
+    """40 searches at once in four notes of 2 MB took 900 MB."""
+    counted = InSearch(app=Sandbox.demo().app)
+    account = account_through(counted, "alice")
     async with anyio.create_task_group() as group:
         for _ in range(8):
             group.start_soon(partial(call, account, tool, query="shopping list"))
 
-    assert most == 1
+    assert counted.most == 1
 
 
 async def test_a_note_is_edited_once_and_compared_before_it_is_normalised(

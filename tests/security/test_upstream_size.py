@@ -17,7 +17,8 @@ import nextcloud_mcp_server
 from nextcloud_mcp_server.errors import NextcloudError, ServerFault, TooLarge
 from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import body, dav, entries
-from nextcloud_mcp_server.nextcloud.http import MAX_ELEMENTS, NextcloudHttp, decoded
+from nextcloud_mcp_server.nextcloud.decoding import MAX_ELEMENTS, decoded
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.login_pages import LoginPages
 from tests.dav_fakes import http_over
 

@@ -2,6 +2,10 @@
 
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
 from threading import get_ident
 from typing import Any, cast
 
@@ -10,38 +14,34 @@ import httpx2
 import pytest
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.apps.bookmarks.client import BookmarksClient
-from nextcloud_mcp_server.apps.cookbook.client import CookbookClient
-from nextcloud_mcp_server.apps.deck.client import DeckClient
-from nextcloud_mcp_server.apps.mail.client import MailClient
 from nextcloud_mcp_server.apps.mail.tools import mail
-from nextcloud_mcp_server.apps.news.client import NewsClient
-from nextcloud_mcp_server.apps.news.tools import news
 from nextcloud_mcp_server.apps.notes import client as notes_client
-from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.apps.tables import tools as tables_tools
 from nextcloud_mcp_server.apps.tables.client import Row, TablesClient
-from nextcloud_mcp_server.apps.talk.client import TalkClient
 from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 from nextcloud_mcp_server.formats import character_references
-from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud import body, memory_permit
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
-from nextcloud_mcp_server.sandbox.apps.news.store import FeedStore
 from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
 from nextcloud_mcp_server.tools.documents import AT_ONCE, Documents
 from nextcloud_mcp_server.tools.progress import Progress
+from nextcloud_mcp_server.tools.registry import load
 from tests.dav_fakes import ProgressLog, account_in, account_through, call, call_with, nothing_read
 from tests.document_files import read_here
+from tests.every_tool import SPECS, tampered, usual
+from tests.integration.personal_app import Asked, open_personal_app
 
 BOB = ("Bob", "bob@example.test")
-Open = Callable[[Account, int], Awaitable[object]]
+#: The number of the current call.
+_CALL = ContextVar[int]("call")
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, kind: type, method: str) -> Callable[[], int]:
@@ -90,90 +90,109 @@ async def reading(
     return Extract(f"read {size}".encode(), "ok")
 
 
-def read_note(account: Account, note_id: int) -> Awaitable[object]:
-    return call(account, "nc_notes_get_note", note_id=note_id)
+class Holders:
+    """The calls that hold a response which needs the permit; here each one with a body does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.most = set[int](), 0
+        self.seen = set[int]()
+        monkeypatch.setattr(body, "LARGE_BYTES", 0)
+        request = NextcloudHttp.request
+
+        async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+            response = await cast("Any", request)(http, *given, **named)
+            if response.content:
+                self.now.add(_CALL.get())
+                self.seen.add(_CALL.get())
+                self.most = max(self.most, len(self.now))
+                # Others that may begin, do.
+                await anyio.sleep(0.001)
+            return response
+
+        monkeypatch.setattr(NextcloudHttp, "request", watched)
+
+    async def during(self, number: int, use: Callable[[], Awaitable[object]]) -> None:
+        """Use something as one call; its errors do not matter."""
+        _CALL.set(number)
+        with suppress(errors.NextcloudMcpError):
+            async with memory_permit.of_call():
+                try:
+                    await use()
+                finally:
+                    self.now.discard(number)
 
 
-def move_note(account: Account, note_id: int) -> Awaitable[object]:
-    return call(account, "nc_notes_update_note", note_id=note_id, category="elsewhere")
+async def test_of_one_users_calls_one_at_a_time_holds_a_large_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """16 reads at once of a note of 30 MB took 300 MB, and 8 lists of articles of one megabyte 270 MB."""
+    _, account = tampered(Sandbox.demo())
+    arguments = await usual(account)
+    holders = Holders(monkeypatch)
+    held = dict[str, int]()
+
+    for tool in SPECS:
+        toolset = load(SPECS[tool].toolset)
+        use = partial(
+            call_with, {"documents": Documents(read_here)}, toolset, account, tool, **arguments[tool]
+        )
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for number in range(3):
+                    group.start_soon(holders.during, number, use)
+        held[tool], holders.seen = len(holders.seen), set()
+
+    assert holders.most == 1
+    # The others stream what they read, and count what they hold.
+    assert sum(calls == 3 for calls in held.values()) > len(SPECS) // 2
+    reading = ("nc_notes_get_note", "fetch", "nc_mail_get_message", "nc_deck_get_board")
+    assert [held[tool] for tool in reading] == [3] * len(reading)
 
 
-def read_resource(account: Account, note_id: int) -> Awaitable[object]:
-    reader = Reader(Documents(nothing_read), cast("Any", ProgressLog()))
-    return Notes().read(account, str(note_id), reader)
-
-
-@pytest.mark.parametrize("use", [read_note, move_note, read_resource])
-async def test_one_user_holds_one_whole_note_at_a_time(monkeypatch: pytest.MonkeyPatch, use: Open) -> None:
-    """16 calls at once for a note of 30 MB took 300 MB."""
-    most = counted(monkeypatch, NotesClient, "get")
-    account = account_in(Sandbox.demo())
+async def test_one_user_reads_one_large_note_as_a_resource_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, account = tampered(Sandbox.demo())
     note = await call(account, "nc_notes_create_note", title="one", content="text")
+    holders = Holders(monkeypatch)
+    reader = Reader(Documents(nothing_read), cast("Any", ProgressLog()))
 
-    await at_once(lambda: use(account, note.id))
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                use = partial(Notes().read, account, str(note.id), reader)
+                group.start_soon(holders.during, number, use)
 
-    assert most() == 1
-
-
-async def test_one_user_fetches_one_whole_note_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    account = account_in(Sandbox.demo())
-    [hit, *_] = (await call(account, "search", query="shopping list")).results
-    most = counted(monkeypatch, NotesClient, "get")
-
-    await at_once(lambda: call(account, "fetch", id=hit.id))
-
-    assert most() == 1
+    assert (holders.most, len(holders.seen)) == (1, 6)
 
 
-async def test_one_user_holds_one_attachment_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    most = counted(monkeypatch, NotesClient, "attachment")
-    account = account_in(Sandbox.demo())
+async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(body, "LARGE_BYTES", 0)
+    calls = list[object]()
+    request = NextcloudHttp.request
 
-    async def look() -> None:
-        with pytest.raises(errors.NextcloudMcpError):
-            await call(account, "nc_notes_get_attachment", note_id=1, path="missing.png")
+    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+        if "/apps/notes/" in str(given[1]):
+            calls.append(memory_permit._current())
+        return await cast("Any", request)(http, *given, **named)
 
-    await at_once(look)
+    monkeypatch.setattr(NextcloudHttp, "request", watched)
+    async with open_personal_app(tmp_path, Sandbox.demo()) as personal_app:
+        asked = Asked(personal_app)
+        async with (
+            personal_app.person() as alice,
+            personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+        ):
+            listed = await client.call_tool("nc_notes_list_notes", {})
+            assert listed.structured_content is not None
+            note_id = listed.structured_content["notes"][0]["id"]
+            found = await client.call_tool("nc_notes_get_note", {"note_id": note_id})
+            read = await client.read_resource(f"nc://notes/{note_id}")
 
-    assert most() == 1
-
-
-async def test_one_user_fetches_one_list_with_whole_texts_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 lists at once of articles of one megabyte took 270 MB, and of such cards 140 MB."""
-    sandbox = Sandbox.demo()
-    account, documents = account_in(sandbox), Documents(read_here)
-    board = (await call(account, "nc_deck_get_board")).boards[0].id
-    recipe = (await call(account, "nc_cookbook_list_recipes")).recipes[0].id
-    most = [
-        counted(monkeypatch, NewsClient, "articles"),
-        counted(monkeypatch, DeckClient, "stacks"),
-        counted(monkeypatch, CookbookClient, "recipe"),
-        counted(monkeypatch, BookmarksClient, "find"),
-        counted(monkeypatch, TalkClient, "rooms"),
-    ]
-
-    await at_once(lambda: call_with({"documents": documents}, news, account, "nc_news_read_articles"))
-    await at_once(lambda: call(account, "nc_deck_get_board", board_id=board))
-    await at_once(lambda: call(account, "nc_cookbook_get_recipe", recipe_id=recipe))
-    await at_once(lambda: call(account, "nc_bookmarks_find_bookmarks"))
-    await at_once(lambda: call(account, "nc_talk_list_conversations"))
-
-    assert [each() for each in most] == [1, 1, 1, 1, 1]
-
-
-async def test_one_user_holds_one_mail_and_one_article_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sandbox = Sandbox.demo()
-    account, documents = account_in(sandbox), Documents(read_here)
-    store = sandbox.state.store(MailStore)
-    sent = store.add(store.mailboxes[0], "s", BOB, 1, "text").id
-    article = sandbox.state.store(FeedStore)["alice"].add(1, "t", "text", 1).id
-    most = counted(monkeypatch, MailClient, "message"), counted(monkeypatch, NewsClient, "article")
-    ours = {"documents": documents}
-
-    await at_once(lambda: call_with(ours, mail, account, "nc_mail_get_message", message_id=sent))
-    await at_once(lambda: call_with(ours, news, account, "nc_news_read_articles", article_id=article))
-
-    assert [each() for each in most] == [1, 1]
+    assert not found.is_error
+    assert read.contents
+    assert None not in calls
+    assert len(set(map(id, calls))) >= 3
 
 
 async def test_a_note_that_is_too_long_for_memory_is_refused_with_the_way_to_read_it(

@@ -9,7 +9,6 @@ from nextcloud_mcp_server.apps.bookmarks.client import Bookmark, BookmarksClient
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination
@@ -66,15 +65,14 @@ async def nc_bookmarks_find_bookmarks(
     filters = (query, tags, folder)
     start = pagination.Listing(cursor, *filters).start
     page, skipped = divmod(start, _PAGE)
-    async with holding_texts(nc.uid):
-        found = await nc.client(BookmarksClient).find(
-            words=query.split(),
-            tags=tags or (),
-            folder=None if folder is None else str(_folder(folder)),
-            limit=_PAGE,
-            page=page,
-        )
-        rows = pagination.fit(found[skipped:])
+    found = await nc.client(BookmarksClient).find(
+        words=query.split(),
+        tags=tags or (),
+        folder=None if folder is None else str(_folder(folder)),
+        limit=_PAGE,
+        page=page,
+    )
+    rows = pagination.fit(found[skipped:])
     more = len(found) == _PAGE or skipped + len(rows) < len(found)
     following = pagination.seal(Position.of(start + len(rows), ""), *filters) if rows and more else None
     return BookmarkPage(bookmarks=rows, cursor=following)

@@ -10,7 +10,6 @@ from nextcloud_mcp_server.apps.cookbook.client import CookbookClient, Recipe, St
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.tools import pagination
@@ -92,8 +91,7 @@ async def nc_cookbook_list_recipes(
 @require_provisioning("cookbook:read")
 async def nc_cookbook_get_recipe(nc: Account, recipe_id: Id) -> Recipe:
     """Read a recipe: its ingredients and steps, and the etag a change needs."""
-    async with holding_texts(nc.uid):
-        return (await nc.client(CookbookClient).recipe(recipe_id)).fitting()
+    return (await nc.client(CookbookClient).recipe(recipe_id)).fitting()
 
 
 @cookbook.tool("Save a recipe", destructive=True)

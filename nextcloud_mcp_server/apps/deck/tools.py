@@ -21,7 +21,7 @@ from nextcloud_mcp_server.apps.deck.models import (
 )
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.spelling import folded, has_words
 from nextcloud_mcp_server.tools import pagination, time_argument
@@ -65,16 +65,15 @@ async def nc_deck_get_board(
         return Boards(boards=boards, cursor=cursor)
     listing = pagination.Listing(cursor, board_id, query, archived)
     end = listing.start + (min(limit, _ARCHIVED) if archived else limit)
-    async with holding_texts(nc.uid):
-        board = await nc.client(DeckClient).board(board_id)
-        stacks = sorted(
-            await nc.client(DeckClient).stacks(board_id, archived=archived),
-            key=lambda stack: (stack.order, number(stack.id)),
-        )
-        size = sum(len(card.description) for stack in stacks for card in stack.cards)
-        cards = await aside(partial(_found, stacks, query), uid=nc.uid, size=size)
-        shown = await nc.client(DeckClient).whole(board_id, cards[listing.start : end])
-        rows = pagination.fit(await aside(partial(_rows, shown), uid=nc.uid, size=size))
+    board = await nc.client(DeckClient).board(board_id)
+    stacks = sorted(
+        await nc.client(DeckClient).stacks(board_id, archived=archived),
+        key=lambda stack: (stack.order, number(stack.id)),
+    )
+    size = sum(len(card.description) for stack in stacks for card in stack.cards)
+    cards = await aside(partial(_found, stacks, query), uid=nc.uid, size=size)
+    shown = await nc.client(DeckClient).whole(board_id, cards[listing.start : end])
+    rows = pagination.fit(await aside(partial(_rows, shown), uid=nc.uid, size=size))
     return BoardPage(
         id=board.id,
         title=board.title,

@@ -9,9 +9,9 @@ from pydantic import Field
 from nextcloud_mcp_server.apps.files import edit, moves
 from nextcloud_mcp_server.documents import charset
 from nextcloud_mcp_server.errors import EtagMismatch, InvalidInput
-from nextcloud_mcp_server.nextcloud import file_errors
+from nextcloud_mcp_server.nextcloud import file_errors, memory_permit
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.version import Version
 from nextcloud_mcp_server.tools import note_pictures
 from nextcloud_mcp_server.tools.file_content import Encoding, TargetEtag, decoded
@@ -74,15 +74,15 @@ async def nc_files_edit_file(
 
     The file keeps its encoding and line ends.
     """
-    async with holding_texts(nc.uid):
-        return await _edited(
-            nc, path, etag, partial(edit.Text.replace, old=old_text, new=new_text, every=replace_all)
-        )
+    return await _edited(
+        nc, path, etag, partial(edit.Text.replace, old=old_text, new=new_text, every=replace_all)
+    )
 
 
 async def _edited(
     nc: Account, path: str, etag: str | None, replace: Callable[[edit.Text], tuple[bytes, int]]
 ) -> Changed:
+    await memory_permit.take(nc.uid)
     chunk = await nc.files.read(path, length=MAX_EDITED_BYTES + 1)
     if len(chunk.data) > MAX_EDITED_BYTES or not chunk.is_last:
         raise InvalidInput(f"The file is larger than {MAX_EDITED_BYTES} bytes, too large to edit here.")

@@ -10,7 +10,6 @@ from nextcloud_mcp_server.apps.news.client import Feed, Folder, ListedArticle, N
 from nextcloud_mcp_server.errors import InvalidInput, NextcloudError, NotFound
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination, text_page
@@ -139,10 +138,9 @@ async def nc_news_read_articles(
             "The person follows no such feed. Call nc_news_read_articles with feeds=true for the ones there are."
         )
     before = 0 if after is None else after.number
-    async with holding_texts(nc.uid):
-        part = {"feed_id": feed_id, "folder_id": folder_id}
-        found = await client.articles(limit=limit + 1, before=before, **part, starred=starred, unread=unread)
-        rows = pagination.fit([_article_row(one, titles) for one in found[:limit]])
+    part = {"feed_id": feed_id, "folder_id": folder_id}
+    found = await client.articles(limit=limit + 1, before=before, **part, starred=starred, unread=unread)
+    rows = pagination.fit([_article_row(one, titles) for one in found[:limit]])
     more = len(rows) < len(found)
     return ArticleList(
         articles=rows,
@@ -179,10 +177,9 @@ async def nc_news_mark_articles(
 
 
 async def _text(nc: Account, article_id: Id, offset: int, documents: Documents) -> ArticleText:
-    async with holding_texts(nc.uid):
-        one = await nc.client(NewsClient).article(article_id)
-        text, note = await documents.page(nc, one.body or "")
-        part = await text_page.cut_aside(text, uid=nc.uid, offset=offset, limit=PAGE_BYTES, clean=seen)
+    one = await nc.client(NewsClient).article(article_id)
+    text, note = await documents.page(nc, one.body or "")
+    part = await text_page.cut_aside(text, uid=nc.uid, offset=offset, limit=PAGE_BYTES, clean=seen)
     return ArticleText(
         content=part.text,
         id=one.id,

@@ -13,9 +13,9 @@ from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note, shortened
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
 from nextcloud_mcp_server.formats import untrusted
-from nextcloud_mcp_server.nextcloud import sign_in_page
+from nextcloud_mcp_server.nextcloud import memory_permit, sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.content_cache import CachedContent
 from nextcloud_mcp_server.nextcloud.decoding import decoded_aside
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
@@ -162,6 +162,7 @@ class NotesClient(AppClient):
 
     async def texts(self) -> Texts:
         """Fetch notes with texts, for a search: all on the first call (`_read_pages`), changed ones later."""
+        await memory_permit.take(self._http.uid)
         kept = None if self._texts is None else self._texts.take()
         kept = None if kept is None else await self._renewed(kept)
         if kept is None:
@@ -236,7 +237,7 @@ class NotesClient(AppClient):
                 return
 
     async def get(self, note_id: Id) -> Note:
-        """Fetch one note, with its text: surround it and all use of the text with `holding_texts`.
+        """Fetch one note, with its text.
 
         Raises:
           NotFound: No such note, or it belongs to another user.
@@ -307,12 +308,7 @@ class NotesClient(AppClient):
           Locked: Another writer has locked it.
           ServerFault: Nextcloud sent no etag.
         """
-        async with holding_texts(self._http.uid):
-            return await self._changed(note_id, edit, if_match=if_match)
-
-    async def _changed(
-        self, note_id: Id, edit: Callable[[str], str], *, if_match: str | None
-    ) -> tuple[Note, str, Note]:
+        await memory_permit.take(self._http.uid)
         attempts = 1 if if_match is not None else _CHANGE_ATTEMPTS
         while True:
             attempts -= 1

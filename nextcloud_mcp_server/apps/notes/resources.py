@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from nextcloud_mcp_server.apps.notes.client import NotesClient
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.resources import kind
 from nextcloud_mcp_server.resources.kind import About, Contents, Listed, Marks, Page, Reader, Typed
 
@@ -56,10 +55,9 @@ class Notes:
         number = _number(value)
         if number is None:
             raise kind.no_such(self.about.uri(value))
-        async with holding_texts(nc.uid):
-            note = await nc.client(NotesClient).get(number)
-            too_long = "The note is too long for one resource; nc_notes_get_note reads it in parts."
-            return kind.whole(note.text, _MARKDOWN, too_large=too_long)
+        note = await nc.client(NotesClient).get(number)
+        too_long = "The note is too long for one resource; nc_notes_get_note reads it in parts."
+        return kind.whole(note.text, _MARKDOWN, too_large=too_long)
 
     async def look(
         self, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool

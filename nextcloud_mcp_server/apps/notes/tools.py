@@ -13,7 +13,7 @@ from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
@@ -81,18 +81,17 @@ async def nc_notes_search_notes(
     terms = terms_of(query)
     if not terms:
         raise InvalidInput("'query' has no words: send those to look for, or call nc_notes_list_notes.")
-    async with holding_texts(nc.uid):
-        texts = await nc.client(NotesClient).texts()
-        listed = by_preference(texts.notes)
-        ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
-        hits = [(listed[hit.number], hit.at) for hit in ranking.hits[:limit]]
-        return results.NoteHits(
-            # Finding the places in texts of megabytes takes a while.
-            notes=await aside(partial(results.hits, hits), uid=nc.uid),
-            total=len(ranking.hits),
-            not_found=ranking.missing or None,
-            searched=None if texts.complete else len(texts.notes),
-        )
+    texts = await nc.client(NotesClient).texts()
+    listed = by_preference(texts.notes)
+    ranking = await rank_aside([one.folded for one in listed], terms, uid=nc.uid, phrase=query)
+    hits = [(listed[hit.number], hit.at) for hit in ranking.hits[:limit]]
+    return results.NoteHits(
+        # Finding the places in texts of megabytes takes a while.
+        notes=await aside(partial(results.hits, hits), uid=nc.uid),
+        total=len(ranking.hits),
+        not_found=ranking.missing or None,
+        searched=None if texts.complete else len(texts.notes),
+    )
 
 
 @notes.tool("Read a note", read_only=True)
@@ -109,10 +108,9 @@ async def nc_notes_get_note(
     if (note_id is None) == (title is None):
         raise InvalidInput("Send either 'note_id' or 'title'.")
     wanted = await _by_name(nc, title or "") if note_id is None else note_id
-    async with holding_texts(nc.uid):
-        note = await nc.client(NotesClient).get(wanted)
-        page = await cut_aside(note.text, uid=nc.uid, offset=offset, limit=limit)
-        return results.text(note, page, offset=offset)
+    note = await nc.client(NotesClient).get(wanted)
+    page = await cut_aside(note.text, uid=nc.uid, offset=offset, limit=limit)
+    return results.text(note, page, offset=offset)
 
 
 @notes.tool("Create a note")
@@ -150,18 +148,17 @@ async def nc_notes_update_note(
         raise InvalidInput("Replacing 'content' needs the 'etag' that nc_notes_get_note answered.")
     title = None if title is None else _title(title)
     category = None if category is None else _category(category)
-    async with holding_texts(nc.uid):
-        # The state before the move; afterwards the files that stayed behind could not be found.
-        before = None if category is None else await nc.client(NotesClient).get(note_id)
-        note = await nc.client(NotesClient).update(
-            note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
-        )
-        stayed = await _left_behind(nc, before, note)
-        sent = {"title": title, "category": category, "content": content, "favorite": favorite}
-        if before is None and etag is not None and normalise(etag) == note.etag:
-            # The state before: every change makes another etag.
-            before = note
-        return results.written(note, sent, before=before, stayed=stayed)
+    # The state before the move; afterwards the files that stayed behind could not be found.
+    before = None if category is None else await nc.client(NotesClient).get(note_id)
+    note = await nc.client(NotesClient).update(
+        note_id, if_match=etag, title=title, content=content, category=category, favorite=favorite
+    )
+    stayed = await _left_behind(nc, before, note)
+    sent = {"title": title, "category": category, "content": content, "favorite": favorite}
+    if before is None and etag is not None and normalise(etag) == note.etag:
+        # The state before: every change makes another etag.
+        before = note
+    return results.written(note, sent, before=before, stayed=stayed)
 
 
 @notes.tool("Append to a note")
@@ -214,9 +211,8 @@ async def nc_notes_get_attachment(
     nc: Account, note_id: Id, path: Annotated[str, Field(description="As in the note's text.")]
 ) -> results.NoteImage | results.NoteFile:
     """Show a picture that a note holds; other files are only described."""
-    async with holding_texts(nc.uid):
-        found, attachment = await attachments.find(nc, note_id, path)
-        return results.attached(found, attachment)
+    found, attachment = await attachments.find(nc, note_id, path)
+    return results.attached(found, attachment)
 
 
 def by_preference(notes: Iterable[SearchedNote]) -> list[SearchedNote]:

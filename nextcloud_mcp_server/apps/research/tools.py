@@ -19,7 +19,7 @@ from nextcloud_mcp_server.apps.notes.tools import by_preference
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.entries import Entry
 from nextcloud_mcp_server.nextcloud.file_query import Query
 from nextcloud_mcp_server.nextcloud.ids import Id, TextId
@@ -80,8 +80,7 @@ class Fetched(Result):
 @require_provisioning("notes:read", "files:read")
 async def search(nc: Account, query: Annotated[str, Field(min_length=1, max_length=500)]) -> Sources:
     """Find notes by their words, and files by name and, where Nextcloud indexes it, by content."""
-    async with holding_texts(nc.uid):
-        return await _searched(nc, query)
+    return await _searched(nc, query)
 
 
 async def _searched(nc: Account, query: str) -> Sources:
@@ -202,9 +201,8 @@ def _file(nc: Account, asked: str, read: FileText | FileImage | FileFacts) -> Fe
 
 
 async def _fetch_note(nc: Account, asked: str, here: _Here) -> Fetched:
-    async with holding_texts(nc.uid):
-        note = await nc.client(NotesClient).get(here["which"])
-        page = await aside(partial(_fitting, note.text, here["offset"]), uid=nc.uid, size=len(note.text))
+    note = await nc.client(NotesClient).get(here["which"])
+    page = await aside(partial(_fitting, note.text, here["offset"]), uid=nc.uid, size=len(note.text))
     about: dict[str, object] = {"type": "note", "category": note.category or None}
     if page.next_offset is not None:
         about["next_id"] = _sealed(nc, "note", note.id, page.next_offset)

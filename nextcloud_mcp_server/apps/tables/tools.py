@@ -14,9 +14,9 @@ from nextcloud_mcp_server.apps.tables.results import RowDeleted, RowValues, Tabl
 from nextcloud_mcp_server.apps.tables.values import Column, shown, stored
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.formats import ical_time
-from nextcloud_mcp_server.nextcloud import file_errors, outcome
+from nextcloud_mcp_server.nextcloud import file_errors, memory_permit, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.ids import Id
 from nextcloud_mcp_server.nextcloud.outcome import NEW, Part
@@ -77,8 +77,8 @@ async def nc_tables_get_table(
     tests = _tests(columns, query, where or {})
     searched = None
     if tests:
-        async with holding_texts(nc.uid):
-            found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
+        await memory_permit.take(nc.uid)
+        found, searched = await _search(nc, table, lambda row: all(test(row) for test in tests), progress)
         total, part = len(found), found[start : start + limit]
     else:
         total = table.rows

@@ -9,7 +9,6 @@ from nextcloud_mcp_server.apps.talk.client import Conversation, Message, TalkCli
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import holding_texts
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.sanitize import sent_bytes
 from nextcloud_mcp_server.nextcloud.spelling import has_words
@@ -116,15 +115,14 @@ async def nc_talk_list_conversations(
 ) -> ConversationPage:
     """List the person's conversations in Talk, the latest first; nothing is marked as read."""
     listing = pagination.Listing(cursor, "rooms", query, unread)
-    async with holding_texts(nc.uid):
-        rooms = await nc.client(TalkClient).rooms()
-        found = [
-            room
-            for room in sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
-            if (room.unread or not unread) and has_words(query, room.name)
-        ]
-        rows, cursor = listing.page(found, limit)
-        return ConversationPage(items=rows, total=len(found), cursor=cursor)
+    rooms = await nc.client(TalkClient).rooms()
+    found = [
+        room
+        for room in sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
+        if (room.unread or not unread) and has_words(query, room.name)
+    ]
+    rows, cursor = listing.page(found, limit)
+    return ConversationPage(items=rows, total=len(found), cursor=cursor)
 
 
 @talk.tool("Read messages", read_only=True)

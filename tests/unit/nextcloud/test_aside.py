@@ -7,7 +7,7 @@ from time import sleep
 import anyio
 import pytest
 
-from nextcloud_mcp_server.nextcloud.aside import aside, holding_texts
+from nextcloud_mcp_server.nextcloud.aside import aside
 
 
 @pytest.mark.parametrize(("size", "is_here"), [(None, False), (99_999, True), (100_000, False)])
@@ -34,35 +34,3 @@ async def test_a_user_has_one_thread_at_a_time_and_another_user_one_too() -> Non
             group.start_soon(partial(aside, work, uid=who))
 
     assert most == {"alice": 1, "bob": 1}
-
-
-async def test_a_user_holds_whole_texts_in_one_call_at_a_time_and_another_user_too() -> None:
-    most, running = Counter[str](), Counter[str]()
-
-    async def edit(who: str) -> None:
-        async with holding_texts(who):
-            running[who] += 1
-            most[who] = max(most[who], running[who])
-            await anyio.sleep(0.01)
-            running[who] -= 1
-
-    async with anyio.create_task_group() as group:
-        for who in ("alice",) * 6 + ("bob",) * 3:
-            group.start_soon(edit, who)
-
-    assert most == {"alice": 1, "bob": 1}
-    assert not any(running.values())
-
-
-async def test_an_edit_that_fails_or_is_cancelled_gives_its_place_back() -> None:
-    for _ in range(5):
-        with pytest.raises(ZeroDivisionError):
-            async with holding_texts("alice"):
-                raise ZeroDivisionError
-        with anyio.move_on_after(0):
-            async with holding_texts("alice"):
-                await anyio.sleep_forever()
-
-    with anyio.fail_after(60):
-        async with holding_texts("alice"):
-            pass

@@ -14,7 +14,8 @@ from pydantic import SecretStr, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, decoded, open_pool
+from nextcloud_mcp_server.nextcloud.decoding import decoded
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 
 Answer = Callable[[httpx2.Request], httpx2.Response]
