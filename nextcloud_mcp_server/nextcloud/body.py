@@ -98,7 +98,10 @@ async def read(
         raise errors.ServerFault(f"Nextcloud's answer arrived incomplete. {error_mapping.IN_DOUBT}")
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _ABOUT_THE_BODY]
     return httpx2.Response(
-        response.status_code, headers=headers, content=bytes(body.data[:max_bytes]), request=response.request
+        response.status_code,
+        headers=headers,
+        content=bytes(memoryview(body.data)[:max_bytes]),
+        request=response.request,
     )
 
 

@@ -59,6 +59,8 @@ class _Data(Answer):
 
 _NOT_MODIFIED = 304
 _PATH = "/ocs/v2.php/cloud/capabilities"
+#: Far more than many apps say of themselves. They are read before a call begins, so without its permit to hold much.
+_MOST_BYTES = 2_097_152
 _DATA = TypeAdapter(ocs.Envelope[_Data])
 
 
@@ -82,7 +84,9 @@ class CapabilitiesClient:
         return None if response.status_code == _NOT_MODIFIED else await self._checked(response)
 
     async def _ask(self, headers: dict[str, str]) -> httpx2.Response:
-        return await self._http.request("GET", _PATH, params={"format": "json"}, headers=headers)
+        return await self._http.request(
+            "GET", _PATH, params={"format": "json"}, headers=headers, max_bytes=_MOST_BYTES
+        )
 
     async def _checked(self, response: httpx2.Response) -> ServerCapabilities:
         """Parse a response for a signed-in user; the anonymous set puts the credential in doubt."""

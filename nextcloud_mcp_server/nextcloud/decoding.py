@@ -12,8 +12,8 @@ from nextcloud_mcp_server.nextcloud import error_mapping
 from nextcloud_mcp_server.nextcloud.aside import aside
 
 _T = TypeVar("_T")
-#: Elements of a JSON response: each becomes objects of hundreds of bytes. A list of 50,000 notes has half of that.
-MAX_ELEMENTS = 1_000_000
+#: Elements of a JSON response: each becomes objects of hundreds of bytes. A list of 50,000 notes has 500,000.
+MAX_ELEMENTS = 600_000
 
 
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:

@@ -30,6 +30,8 @@ class _Item(Answer):
     app: str | None = None
 
 
+#: As of the capabilities, which are read before a call begins, too.
+_MOST_BYTES = 2_097_152
 _ITEMS = TypeAdapter(ocs.Envelope[list[_Item]])
 
 
@@ -43,7 +45,9 @@ class MenuClient:
         """Fetch the apps, or None if `etag` is still current."""
         path, params = "/ocs/v2.php/core/navigation/apps", {"format": "json"}
         headers = {} if etag is None else {"If-None-Match": quote(etag)}
-        response = await self._http.request("GET", path, params=params, headers=headers)
+        response = await self._http.request(
+            "GET", path, params=params, headers=headers, max_bytes=_MOST_BYTES
+        )
         if response.status_code == _NOT_MODIFIED:
             return None
         items = decoded(response, _ITEMS).ocs.data

@@ -26,6 +26,7 @@ from nextcloud_mcp_server.errors import (
     Unreachable,
     WrongAccount,
 )
+from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.resources.catalogue import Catalogue
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS, Interest
@@ -306,7 +307,8 @@ class Poller:
         self, kind: Kind, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
     ) -> Marks:
         try:
-            return await kind.look(nc, set(values), before, listing=listing)
+            async with memory_permit.of_call():
+                return await kind.look(nc, set(values), before, listing=listing)
         except (CredentialRejected, WrongAccount, *_NOT_NOW):
             raise
         except NextcloudMcpError as error:

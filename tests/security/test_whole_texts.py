@@ -38,6 +38,7 @@ from tests.dav_fakes import ProgressLog, account_in, account_through, call, call
 from tests.document_files import read_here
 from tests.every_tool import SPECS, tampered, usual
 from tests.integration.personal_app import Asked, open_personal_app
+from tests.permits import is_held
 
 BOB = ("Bob", "bob@example.test")
 #: The number of the current call.
@@ -140,7 +141,8 @@ async def test_of_one_users_calls_one_at_a_time_holds_a_large_response(
             async with anyio.create_task_group() as group:
                 for number in range(3):
                     group.start_soon(holders.during, number, use)
-        held[tool], holders.seen = len(holders.seen), set()
+        held[tool] = len(holders.seen)
+        holders.seen.clear()
 
     assert holders.most == 1
     # The others stream what they read, and count what they hold.
@@ -168,13 +170,14 @@ async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(body, "LARGE_BYTES", 0)
-    calls = list[object]()
+    during, after = list[bool](), list[bool]()
     request = NextcloudHttp.request
 
     async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+        response = await cast("Any", request)(http, *given, **named)
         if "/apps/notes/" in str(given[1]):
-            calls.append(memory_permit._current())
-        return await cast("Any", request)(http, *given, **named)
+            during.append(await is_held("alice"))
+        return response
 
     monkeypatch.setattr(NextcloudHttp, "request", watched)
     async with open_personal_app(tmp_path, Sandbox.demo()) as personal_app:
@@ -187,12 +190,14 @@ async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
             assert listed.structured_content is not None
             note_id = listed.structured_content["notes"][0]["id"]
             found = await client.call_tool("nc_notes_get_note", {"note_id": note_id})
+            after.append(await is_held("alice"))
             read = await client.read_resource(f"nc://notes/{note_id}")
 
     assert not found.is_error
     assert read.contents
-    assert None not in calls
-    assert len(set(map(id, calls))) >= 3
+    assert len(during) >= 3
+    assert all(during)
+    assert after == [False]
 
 
 async def test_a_note_that_is_too_long_for_memory_is_refused_with_the_way_to_read_it(

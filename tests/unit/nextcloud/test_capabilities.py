@@ -3,7 +3,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from nextcloud_mcp_server.errors import CredentialRejected
+from nextcloud_mcp_server.errors import CredentialRejected, TooLarge
 from nextcloud_mcp_server.nextcloud.capabilities import CapabilitiesClient
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -33,6 +33,11 @@ async def test_version_apps_and_notes_api_versions_are_read() -> None:
     assert found.version == "32.0.1"
     assert found.apps == {"core", "files", "notes"}
     assert found.notes_api_versions == ("0.2", "1.3", "1.4")
+
+
+async def test_far_more_than_apps_say_of_themselves_is_refused() -> None:
+    with pytest.raises(TooLarge):
+        await client({"core": {}, "odd": "x" * 2_097_152}).get()
 
 
 async def test_with_the_etag_only_a_change_is_answered() -> None:

@@ -2,8 +2,9 @@
 
 import gzip
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import anyio
 import httpx2
@@ -13,12 +14,12 @@ from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import memory_permit
-from nextcloud_mcp_server.nextcloud.account import Account, Nextcloud
-from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE
+from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, ConcurrencyLimiter
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
+from tests.permits import apart, is_held
 
 LARGE = b"x" * (LARGE_BYTES + 1)
 #: Enough turns of the event loop for everything that waits for nothing to be done.
@@ -30,7 +31,7 @@ async def settle() -> None:
         await lowlevel.checkpoint()
 
 
-async def together(*uses: Callable[[], Awaitable[object]]) -> None:
+async def together(*uses: Callable[[], Coroutine[Any, Any, object]]) -> None:
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             for use in uses:
@@ -52,14 +53,14 @@ class Cloud(httpx2.AsyncBaseTransport):
         content = b"small" if request.url.path == "/small" else self.content
         return httpx2.Response(200, headers=self.headers, stream=_Body(self, content))
 
-    def account(self, uid: str = "alice") -> Account:
-        return self.accounts()(uid)
-
-    def accounts(self) -> Callable[[str], Account]:
-        """Return a way to open accounts that share the limits of their users."""
+    def http(self, uid: str = "alice", limiter: ConcurrencyLimiter | None = None) -> NextcloudHttp:
+        """Return the HTTP client of one call, with the slots of the user in `limiter`."""
         pool = open_pool(ca_bundle=None, user_agent="tests", transport=self)
-        nextcloud = Nextcloud(NextcloudUrl.parse("http://h"), pool)
-        return lambda uid: nextcloud.account(BasicCredential(uid, SecretStr("p")), uid=uid)
+        credential = BasicCredential(uid, SecretStr("p"))
+        slots = limiter and limiter.of(credential)
+        return NextcloudHttp(
+            pool, NextcloudUrl.parse("http://h"), credential=credential, uid=uid, limiter=slots
+        )
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -73,11 +74,6 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._cloud.open -= 1
-
-
-def http(cloud: Cloud, uid: str = "alice") -> NextcloudHttp:
-    pool = open_pool(ca_bundle=None, user_agent="tests", transport=cloud)
-    return NextcloudHttp(pool, NextcloudUrl.parse("http://h"), uid=uid)
 
 
 async def test_one_call_of_a_user_has_the_permit_at_a_time_and_of_another_user_too() -> None:
@@ -123,33 +119,12 @@ async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_permit_to_the_
     async with memory_permit.of_call():
         await memory_permit.take("alice")
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(_apart, wait))
+            group.start_soon(partial(apart, wait))
             await settle()
             group.cancel_scope.cancel()
 
     with anyio.fail_after(60):
         await wait()
-
-
-async def _apart(use: Callable[[], Awaitable[object]]) -> None:
-    """Use something as a call of its own, though it is started within another."""
-    token = memory_permit._CALL.set(None)
-    try:
-        await use()
-    finally:
-        memory_permit._CALL.reset(token)
-
-
-async def has_permit() -> bool:
-    """Tell whether the current call has alice's permit: another call does not get it then."""
-    refused = list[bool]()
-
-    async def other() -> None:
-        async with memory_permit.of_call():
-            refused.append(not memory_permit.take_now("alice"))
-
-    await _apart(other)
-    return refused == [True]
 
 
 async def test_the_parts_of_a_call_share_its_permit_and_a_call_within_it_is_a_part() -> None:
@@ -206,7 +181,7 @@ async def test_a_large_response_is_held_by_one_call_until_its_end(
 
     async def call(number: int) -> None:
         async with memory_permit.of_call():
-            response = await http(cloud).request("GET", "/large")
+            response = await cloud.http().request("GET", "/large")
             assert response.content == LARGE
             done.append(number)
             await may_end.wait()
@@ -230,16 +205,16 @@ async def test_small_responses_other_users_and_what_is_no_call_wait_for_nothing(
     uid = "alice" if path == "/small" else "bob"
 
     async with memory_permit.of_call():
-        await http(cloud).request("GET", "/large")
+        await cloud.http().request("GET", "/large")
 
         async def use() -> None:
             async with memory_permit.of_call():
-                await http(cloud, uid).request("GET", path)
+                await cloud.http(uid).request("GET", path)
 
         async def no_call() -> None:
-            await http(cloud).request("GET", path)
+            await cloud.http().request("GET", path)
 
-        await together(partial(_apart, use), partial(_apart, no_call))
+        await together(partial(apart, use), partial(apart, no_call))
 
     assert cloud.asked == {"GET": 3}
 
@@ -247,34 +222,34 @@ async def test_small_responses_other_users_and_what_is_no_call_wait_for_nothing(
 async def test_a_body_of_exactly_the_free_size_needs_no_permit_and_one_byte_more_does() -> None:
     for size, needs in ((LARGE_BYTES, False), (LARGE_BYTES + 1, True)):
         async with memory_permit.of_call():
-            await http(Cloud(b"x" * size)).request("GET", "/large")
-            assert await has_permit() is needs
+            await Cloud(b"x" * size).http().request("GET", "/large")
+            assert await is_held("alice") is needs
 
 
 async def test_a_limit_below_the_free_size_holds_without_a_permit() -> None:
     async with memory_permit.of_call():
         with pytest.raises(errors.TooLarge):
-            await http(Cloud()).request("GET", "/large", max_bytes=10)
-        assert not await has_permit()
+            await Cloud().http().request("GET", "/large", max_bytes=10)
+        assert not await is_held("alice")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 async def test_calls_that_wait_leave_the_users_slots_to_the_call_that_has_the_permit(method: str) -> None:
     """All slots could be taken by calls that wait for the permit, and its holder would wait for a slot."""
     cloud = Cloud()
-    account = cloud.accounts()
-    await account("alice")._http.request("GET", "/small")
+    limiter = ConcurrencyLimiter()
+    await cloud.http(limiter=limiter).request("GET", "/small")
     may_go_on = anyio.Event()
 
     async def holds() -> None:
         async with memory_permit.of_call():
-            await account("alice")._http.request("GET", "/large")
+            await cloud.http(limiter=limiter).request("GET", "/large")
             await may_go_on.wait()
-            await account("alice")._http.request("GET", "/small")
+            await cloud.http(limiter=limiter).request("GET", "/small")
 
     async def waits() -> None:
         async with memory_permit.of_call():
-            response = await account("alice")._http.request(method, "/large")
+            response = await cloud.http(limiter=limiter).request(method, "/large")
             assert response.content == LARGE
 
     async def begin() -> None:

@@ -1,5 +1,7 @@
 import httpx2
+import pytest
 
+from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.menu import Menu, MenuClient
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
@@ -53,3 +55,11 @@ async def test_the_apps_of_the_menu_are_read_by_both_their_names_and_again_only_
     assert again is None
     assert other == first
     assert {str(each.url) for each in asked} == {"https://h/ocs/v2.php/core/navigation/apps?format=json"}
+
+
+async def test_a_menu_of_megabytes_is_refused() -> None:
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=b" " * 2_097_153))
+    pool = open_pool(ca_bundle=None, user_agent="tests", transport=transport)
+
+    with pytest.raises(TooLarge):
+        await MenuClient(NextcloudHttp(pool, NextcloudUrl.parse("https://h"), uid="alice")).changed(None)

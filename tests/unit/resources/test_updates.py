@@ -1,15 +1,19 @@
 from collections import Counter
 from collections.abc import AsyncGenerator
+from typing import Any, cast
 
 import anyio
 import httpx2
 import pytest
 from anyio.abc import TaskGroup
 
+from nextcloud_mcp_server.nextcloud import body
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.protocol.availability import AppList, Apps
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
 from nextcloud_mcp_server.storage.records import Principal
+from tests.permits import is_held
 from tests.updates_fixtures import ALICE, UpdatesServer, open_harness, settled
 
 README = "nc://files/Readme.md"
@@ -26,6 +30,29 @@ async def group() -> AsyncGenerator[TaskGroup]:
     async with anyio.create_task_group() as running:
         yield running
         running.cancel_scope.cancel()
+
+
+async def test_a_look_holds_large_lists_as_a_call_does_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, harness: UpdatesServer
+) -> None:
+    monkeypatch.setattr(body, "LARGE_BYTES", 0)
+    held = list[bool]()
+    request = NextcloudHttp.request
+
+    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+        response = await cast("Any", request)(http, *given, **named)
+        if "/apps/notes/" in str(given[1]):
+            held.append(await is_held("alice"))
+        return response
+
+    note, client = harness.note("One"), harness.client()
+    await client.subscribed(note)
+    monkeypatch.setattr(NextcloudHttp, "request", watched)
+    harness.change(note)
+    await harness.look()
+
+    assert held == [True]
+    assert not await is_held("alice")
 
 
 async def test_a_session_hears_of_the_note_it_named_and_of_no_other(harness: UpdatesServer) -> None:
