@@ -45,6 +45,8 @@ class Postgres:
             async_creator=self.connect,
             pool_size=self.connections,
             max_overflow=0,
+            # The one used last: each keeps the statements that it has met, 10 kB each here, and more there.
+            pool_use_lifo=True,
             # After a restart of the database the pool holds broken connections.
             pool_pre_ping=True,
             hide_parameters=True,

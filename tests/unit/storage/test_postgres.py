@@ -135,6 +135,24 @@ async def test_a_value_that_the_database_refuses_is_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
+async def test_one_query_after_the_other_uses_one_connection(url: str) -> None:
+    engine = Postgres(url).engine()
+    pids = list[int]()
+
+    async def ask() -> None:
+        async with engine.connect() as connection:
+            pids.append((await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one())
+
+    async with engine.connect(), engine.connect():
+        # Two connections are open from here on.
+        pass
+    for _ in range(4):
+        await ask()
+
+    assert len(set(pids)) == 1
+    await engine.dispose()
+
+
 async def test_a_writer_waits_while_another_process_writes_and_a_reader_does_not(
     url: str, database: Database, ask: Ask, execute: Execute
 ) -> None:
