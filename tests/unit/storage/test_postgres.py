@@ -135,6 +135,16 @@ async def test_a_value_that_the_database_refuses_is_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
+async def test_the_database_asks_after_a_silent_connection_so_that_no_firewall_forgets_it(url: str) -> None:
+    connection = await Postgres(url).connect()
+
+    # These tests use a socket of this computer, for which the value is always 0.
+    found = await connection.fetchval("SELECT source FROM pg_settings WHERE name = 'tcp_keepalives_idle'")
+
+    await connection.close()
+    assert found == "client"
+
+
 async def test_one_query_after_the_other_uses_one_connection(url: str) -> None:
     engine = Postgres(url).engine()
     pids = list[int]()
