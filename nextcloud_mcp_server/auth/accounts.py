@@ -232,8 +232,15 @@ class GrantedAccounts:
         opened = self._usable(grant)
         # A grant that was read before a disconnect must not be cached after it.
         if grant is not None and opened is not None and changes == self._changes:
-            self._cache[key] = (self._monotonic() + self._keeping(grant.credential), opened)
+            self._keep(key, opened, self._keeping(grant.credential))
         return opened, grant
+
+    def _keep(self, key: tuple[Principal, str], opened: Opened, seconds: float) -> None:
+        """Cache an account, and drop those whose time is over: most users do not call again soon."""
+        now = self._monotonic()
+        while self._cache and next(iter(self._cache.values()))[0] < now:
+            del self._cache[next(iter(self._cache))]
+        self._cache[key] = (now + seconds, opened)
 
     def forget(self) -> None:
         """Drop the cached accounts, so that the next call reads the database: a user changed a permission."""

@@ -27,6 +27,8 @@ _DAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _YEARS: Final = 4
 #: How many years are written out where there is no rule.
 _SPELT_OUT: Final = 10
+#: Names that are cached: there are 600, and users make others up, in calendars and in calls.
+_MOST_KNOWN: Final = 1_024
 
 
 def named(name: str) -> tzinfo:
@@ -61,7 +63,7 @@ def _folded() -> dict[str, str]:
     return {name.casefold(): name for name in available_timezones()}
 
 
-@cache
+@lru_cache(maxsize=_MOST_KNOWN)
 def _known(name: str) -> ZoneInfo | None:
     # Zone names are relative paths on this computer: none may leave the folder, and none is long.
     if len(name) > 64 or not name or name.startswith(("/", ".")):  # noqa: PLR2004 - the longest has 32

@@ -1,10 +1,10 @@
 """The completion notifier for clients of 2025-11-25 (`notifications/elicitation/complete`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
 
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.pending import Pending
@@ -15,15 +15,21 @@ MAX_NOTIFIED = 1000
 #: How much longer than a consent request can last a session that got its link is remembered.
 _SPARE_SECONDS = 15.0
 
+_METHOD = "notifications/elicitation/complete"
+
+#: The key under which a connection stores that its end is noticed here.
+_KEY = "completion notifier"
+
 
 @dataclass(frozen=True, slots=True)
 class NotifiedSession:
     """A session that got a link, and the link's elicitation. A client of 2026-07-28 has no session.
 
-    `in_text` says that the client's own form brought no answer from the user.
+    `connection` is None without a session, and after its end. `in_text` says that the client's own form brought no
+    answer from the user.
     """
 
-    session: ServerSession | None
+    connection: Connection | None
     elicitation_id: str
     in_text: bool = False
 
@@ -59,7 +65,8 @@ class CompletionNotifier:
         if key is None:
             return
         self._notified.pop(key, None)
-        self._notified[key] = NotifiedSession(ctx.session if session else None, elicitation_id, in_text)
+        connection = None if session is None else self._until_its_end(session, wire.connection(ctx))
+        self._notified[key] = NotifiedSession(connection, elicitation_id, in_text)
         while len(self._notified) > MAX_NOTIFIED:
             del self._notified[next(iter(self._notified))]
         self._pending.watch(elicitation_id, seconds=self._seconds)
@@ -74,12 +81,26 @@ class CompletionNotifier:
         """Forget the session of this request: its client knows how the consent request ended."""
         self._notified.pop(wire.session_key(ctx) or stand_in or "", None)
 
+    def _until_its_end(self, key: str, connection: Connection) -> Connection:
+        """Drop a connection when it ends: all that its session had would stay in memory."""
+        if _KEY not in connection.state:
+            connection.state[_KEY] = key
+            connection.exit_stack.callback(self._ended, key, connection)
+        return connection
+
+    def _ended(self, key: str, connection: Connection) -> None:
+        # The link stays known, since the session may be taken up again under the same id.
+        notified = self._notified.get(key)
+        if notified is not None and notified.connection is connection:
+            self._notified[key] = replace(notified, connection=None)
+
     async def _finished(self, elicitation_id: str) -> None:
         for notified in list(self._notified.values()):
+            connection = notified.connection
             if (
-                notified.session is not None
+                connection is not None
                 and notified.elicitation_id == elicitation_id
                 # Other clients do not know the notification: unknown ones have broken clients.
-                and wire.declares_url(notified.session.client_capabilities)
+                and wire.declares_url(connection.client_capabilities)
             ):
-                await notified.session.send_elicit_complete(elicitation_id)
+                await connection.notify(_METHOD, {"elicitationId": elicitation_id})

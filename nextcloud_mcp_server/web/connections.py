@@ -209,6 +209,8 @@ class LimitedConnection(H11Protocol):
         """
         if self._is_lost and not self._running:
             self._count_less()
+            # It refers to this object, which would wait for Python's collector.
+            self.app = None
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
         """Wait for the first request.
@@ -249,8 +251,7 @@ class LimitedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Count one connection less when its request has ended, and free what has arrived and nobody will read.
 
-        What else is left of it waits for Python's collector, which counts objects and not their bytes, and for the
-        application, which may be about to refuse the request.
+        What else is left of it waits for the application, which may be about to refuse the request.
         """
         super().connection_lost(exc)
         # uvicorn stops this timer only for a connection that was closed, and not for one that was reset: it would hold

@@ -104,6 +104,21 @@ async def test_a_second_call_within_seconds_costs_no_query(harness: ProcessHost,
     assert await process.accounts.open(harness.caller, READ) is first
 
 
+async def test_accounts_that_are_not_opened_again_do_not_stay_in_memory(
+    harness: ProcessHost, process: Process
+) -> None:
+    await harness.connect(process)
+    for number in range(3):
+        other = dataclasses.replace(harness.caller, client_id=f"client {number}")
+        await process.approve((await process.ask(other)).id, READ)
+        await process.accounts.open(other, READ)
+        harness.clock.forward(module.CACHE_SECONDS + 1)
+
+    await process.accounts.open(harness.caller, READ)
+
+    assert len(process.accounts._cache) == 1  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_a_disconnect_by_another_process_is_noticed_within_seconds(
     harness: ProcessHost, process: Process
 ) -> None:

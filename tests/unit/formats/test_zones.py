@@ -83,3 +83,11 @@ def test_a_description_that_would_run_away_or_means_nothing_is_not_used(broken: 
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(errors.InvalidInput, match="Europe/Berlin"):
         zones.named(name)
+
+
+def test_names_that_users_make_up_do_not_stay_in_memory() -> None:
+    for number in range(1_500):
+        assert zones.found(f"Nowhere/Zone{number}") is None
+
+    assert zones._known.cache_info().currsize <= 1_024  # pyright: ignore[reportPrivateUsage]
+    assert zones.found("Europe/Berlin") is zones.found("Europe/Berlin")

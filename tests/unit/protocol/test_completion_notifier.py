@@ -1,5 +1,7 @@
+import gc
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -68,6 +70,51 @@ async def test_a_session_is_known_by_what_it_was_told_last_until_it_is_forgotten
     assert link(notifier, "a") == "two"
     assert link(notifier, "b") is None
     notifier.forget(request(session="a"))
+    assert link(notifier, "a") is None
+
+
+async def test_neither_a_request_nor_a_session_that_ended_stays_in_memory() -> None:
+    pending = Pending(nothing)
+    notifier = CompletionNotifier(pending)
+    ctx = request(session="a", capabilities=URL)
+    notifier.record_link(ctx, "one")
+    connection, request_session = wire.connection(ctx), ref(ctx.session)
+    del ctx
+    gc.collect()
+    assert request_session() is None
+
+    await connection.exit_stack.aclose()
+    ended = ref(connection)
+    del connection
+    gc.collect()
+
+    assert ended() is None
+    assert link(notifier, "a") == "one"
+    await pending.finish("one")
+
+
+async def test_the_end_of_a_session_leaves_the_link_of_its_successor_alone() -> None:
+    pending, channel = Pending(nothing), Channel()
+    notifier = CompletionNotifier(pending)
+    first = request(session="a", capabilities=URL)
+    notifier.record_link(first, "one")
+    notifier.record_link(first, "two")
+    notifier.record_link(request(session="a", channel=channel, capabilities=URL), "three")
+
+    await wire.connection(first).exit_stack.aclose()
+    await pending.finish("three")
+
+    assert [method for method, _ in channel.sent] == ["notifications/elicitation/complete"]
+
+
+async def test_a_session_that_is_forgotten_may_end() -> None:
+    notifier = CompletionNotifier(Pending(nothing))
+    ctx = request(session="a")
+    notifier.record_link(ctx, "one")
+    notifier.forget(ctx)
+
+    await wire.connection(ctx).exit_stack.aclose()
+
     assert link(notifier, "a") is None
 
 

@@ -1,7 +1,10 @@
+import ctypes
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from pydantic import SecretStr
@@ -89,3 +92,42 @@ async def test_the_keys_are_read_and_derived_with_the_first_page_alone(
     assert [answer.status_code for answer in answers] == [404] * 3
     assert "forms" in first
     assert done == first
+
+
+async def test_while_the_application_runs_it_gives_free_memory_back(
+    harness: ProcessHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[str] = []
+
+    class Library:
+        def __init__(self, _: None) -> None:
+            return
+
+        def __getattr__(self, name: str) -> object:
+            looked_up.append(name)
+            return int
+
+    monkeypatch.setattr(ctypes, "CDLL", Library)
+    replaced = Overrides(transport=harness.network, clock=harness.clock)
+    config = configured(harness.folder, nextcloud_mcp_secret=SecretStr(SECRET))
+    asgi, _ = build_http_app(config, SITE, overrides=replaced)
+    events, (answers, answered) = [{"type": "lifespan.startup"}], anyio.create_memory_object_stream[Any](2)
+    stop = anyio.Event()
+
+    async def receive() -> Any:  # noqa: ANN401 - a message of ASGI
+        if events:
+            return events.pop()
+        await stop.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def run() -> None:
+        await asgi({"type": "lifespan"}, receive, answers.send)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group, answers, answered:
+            group.start_soon(run)
+            assert await answered.receive() == {"type": "lifespan.startup.complete"}
+            stop.set()
+            assert await answered.receive() == {"type": "lifespan.shutdown.complete"}
+
+    assert looked_up == ["malloc_trim"]

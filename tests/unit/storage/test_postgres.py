@@ -135,6 +135,34 @@ async def test_a_value_that_the_database_refuses_is_not_shown(
     assert "hunter2" not in str(caught.value)
 
 
+async def test_the_database_asks_after_a_silent_connection_so_that_no_firewall_forgets_it(url: str) -> None:
+    connection = await Postgres(url).connect()
+
+    # These tests use a socket of this computer, for which the value is always 0.
+    found = await connection.fetchval("SELECT source FROM pg_settings WHERE name = 'tcp_keepalives_idle'")
+
+    await connection.close()
+    assert found == "client"
+
+
+async def test_one_query_after_the_other_uses_one_connection(url: str) -> None:
+    engine = Postgres(url).engine()
+    pids = list[int]()
+
+    async def ask() -> None:
+        async with engine.connect() as connection:
+            pids.append((await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one())
+
+    async with engine.connect(), engine.connect():
+        # Two connections are open from here on.
+        pass
+    for _ in range(4):
+        await ask()
+
+    assert len(set(pids)) == 1
+    await engine.dispose()
+
+
 async def test_a_writer_waits_while_another_process_writes_and_a_reader_does_not(
     url: str, database: Database, ask: Ask, execute: Execute
 ) -> None:

@@ -1,11 +1,18 @@
+import gc
 import re
+import socket
+from functools import partial
+from weakref import ref
 
+import anyio
 import h11
 import pytest
+import uvicorn
 from h11 import _abnf  # pyright: ignore[reportPrivateUsage]
 from h11 import _readers as readers  # pyright: ignore[reportPrivateUsage]
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 
 from nextcloud_mcp_server.web import connections
 from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
@@ -49,3 +56,30 @@ def test_headers_that_arrive_in_one_piece_have_the_same_limit(name: bytes, size:
 
     with pytest.raises(h11.RemoteProtocolError, match="too large"):
         parser.next_event()
+
+
+async def test_nothing_of_a_connection_that_ended_waits_for_pythons_collector() -> None:
+    server = uvicorn.Server(server_config(Response(), ConnectionLimits(), lifespan="off"))
+    answer, left = b"", list[object]()
+    with socket.create_server(("127.0.0.1", 0)) as listening, anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(server.serve, sockets=[listening]))
+            async with await anyio.connect_tcp(*listening.getsockname()) as client:
+                await client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                answer = await client.receive()
+                (made,) = map(ref, server.server_state.connections)
+                gc.disable()
+            try:
+                while server.server_state.connections:
+                    await anyio.lowlevel.checkpoint()
+                for _ in range(1_000):
+                    await anyio.lowlevel.checkpoint()
+                    left = [one for one in (made(),) if one is not None]
+                    if not left:
+                        break
+            finally:
+                gc.enable()
+            server.should_exit = True
+
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert left == []

@@ -1,0 +1,51 @@
+import ctypes
+import platform
+
+import anyio
+import pytest
+
+from nextcloud_mcp_server.server.free_memory import find_trim, given_back
+
+
+async def test_memory_is_given_back_again_and_again_while_the_server_runs() -> None:
+    kept: list[int] = []
+    third = anyio.Event()
+
+    def trim(spare: int) -> None:
+        kept.append(spare)
+        if len(kept) == 3:
+            third.set()
+
+    with anyio.fail_after(60):
+        async with given_back(seconds=0, find=lambda: trim):
+            await third.wait()
+    given = len(kept)
+    await anyio.lowlevel.checkpoint()
+
+    assert set(kept) == {0}
+    assert len(kept) == given
+
+
+async def test_without_such_an_allocator_the_server_runs_all_the_same() -> None:
+    async with given_back(seconds=0, find=lambda: None):
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators cannot be asked")
+def test_pages_inside_the_heap_are_given_back() -> None:
+    trim = find_trim()
+
+    assert trim is not None
+    assert trim(0) in (0, 1)
+
+
+@pytest.mark.parametrize("error", [OSError, TypeError, AttributeError])
+def test_a_c_library_without_the_function_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def none(_: None) -> None:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", none)
+
+    assert find_trim() is None
