@@ -173,7 +173,8 @@ class GeneralFields(BaseModel, defer_build=True):
         default=None,
         ge=1,
         le=65535,
-        description="Port on which a server over HTTP serves metrics for Prometheus, at `/metrics` (docs/operate.md). "
+        description="Port on which a server over HTTP serves metrics for Prometheus, at `/metrics` "
+        "(docs/operate/monitoring.md). "
         "Default: no metrics. Needs the extra `metrics`; the image has it.",
     )
     metrics_host: str = Field(

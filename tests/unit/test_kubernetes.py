@@ -116,7 +116,7 @@ def test_the_server_starts_with_these_settings(tmp_path: Path, monkeypatch: pyte
 
 
 def test_each_secret_is_a_file_that_the_guide_makes() -> None:
-    guide = (facts.ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    guide = (facts.ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
     (made,) = re.findall(r"create secret generic (\S+) ((?:.*\\\n)*.*)\n", guide)
     files = {value.rpartition("/")[2] for name, value in told(BASE).items() if name.endswith("_FILE")}
     (volume,) = [one["secret"] for one in pod()["volumes"] if "secret" in one]

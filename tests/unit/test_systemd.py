@@ -1,4 +1,4 @@
-"""The unit for systemd, read dry: no systemd runs here. `systemd-analyze` was asked by hand (docs/operate.md)."""
+"""The unit for systemd, read dry: no systemd runs here. `systemd-analyze` was asked by hand (docs/operate)."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "nextcloud-mcp.service"
-GUIDE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
 QUICKSTART = (ROOT / "docs" / "quickstart-builtin.md").read_text(encoding="utf-8")
 
 
