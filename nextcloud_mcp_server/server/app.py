@@ -35,15 +35,24 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
     """
     from nextcloud_mcp_server.server.http_app import build_http_app  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.server.readiness import refuse_unusable_database  # noqa: PLC0415 - HTTP only
-    from nextcloud_mcp_server.web import connections  # noqa: PLC0415 - HTTP only
+    from nextcloud_mcp_server.web import connections, stopping  # noqa: PLC0415 - HTTP only
 
     async with with_nextcloud(settings) as own:
         await refuse_unusable_database(own)
-        app, parts = build_http_app(own, PublicUrls.of(own, host, port), overrides=Overrides())
+        last_calls = stopping.LastCalls()
+        urls = PublicUrls.of(own, host, port)
+        app, parts = build_http_app(own, urls, overrides=Overrides(), last_calls=last_calls)
         limits = connections.ConnectionLimits(own.proxies)
         config = connections.server_config(app, limits, host=host, port=port)
+        config.timeout_graceful_shutdown = stopping.LAST_STREAMS_SECONDS
         exports = ExitStack()
-        serving = connections.AnnouncedServer(config, listening, stopped=exports.close)
+        serving = stopping.StoppingServer(
+            config,
+            last_calls,
+            listening=listening,
+            stopped=exports.close,
+            drain_seconds=own.shutdown_drain_seconds,
+        )
 
         def stop() -> None:
             serving.should_exit = True

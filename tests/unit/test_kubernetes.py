@@ -14,7 +14,7 @@ from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.settings.names import known_variables
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.web import health
-from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
+from nextcloud_mcp_server.web.stopping import LAST_CALLS_SECONDS, LAST_STREAMS_SECONDS
 from release import facts
 from tests.published_schemas import broken_rules_of_kubernetes, read_yaml
 
@@ -188,12 +188,12 @@ def test_probes_ask_what_the_server_answers_and_wait_longer_than_it_does() -> No
 
 
 def test_a_pod_that_ends_has_time_for_its_last_calls() -> None:
-    program, pause = container()["lifecycle"]["preStop"]["exec"]["command"]
-    last_calls = server_config(None, ConnectionLimits()).timeout_graceful_shutdown
+    pause = int(told(BASE)["SHUTDOWN_DRAIN_SECONDS"])
 
-    assert program == "sleep"
-    assert last_calls is not None
-    assert pod()["terminationGracePeriodSeconds"] >= int(pause) + last_calls + CLOSING_SECONDS
+    assert pause > 0
+    assert "lifecycle" not in container()
+    needed = pause + LAST_CALLS_SECONDS + LAST_STREAMS_SECONDS + CLOSING_SECONDS
+    assert pod()["terminationGracePeriodSeconds"] >= needed
 
 
 def test_a_new_pod_is_ready_before_an_old_one_ends_and_nodes_are_emptied_one_by_one() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from nextcloud_mcp_server import cli
-from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
+from nextcloud_mcp_server.web.stopping import LAST_CALLS_SECONDS, LAST_STREAMS_SECONDS
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "nextcloud-mcp.service"
@@ -48,10 +48,7 @@ def test_wrong_settings_do_not_start_it_again_and_again() -> None:
 
 
 def test_it_has_time_for_its_last_calls_and_descriptors_for_its_clients() -> None:
-    last_calls = server_config(None, ConnectionLimits()).timeout_graceful_shutdown
-
-    assert last_calls is not None
-    assert int(service()["TimeoutStopSec"][0]) >= last_calls + 10
+    assert int(service()["TimeoutStopSec"][0]) >= LAST_CALLS_SECONDS + LAST_STREAMS_SECONDS + 10
     assert int(service()["LimitNOFILE"][0]) >= 10_000
 
 
