@@ -4,6 +4,8 @@
 """
 
 import re
+import shutil
+import subprocess
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -123,6 +125,18 @@ def test_each_secret_is_a_file_that_the_guide_makes() -> None:
 
     assert made[0] == volume["secretName"]
     assert set(re.findall(r"--from-file=(\S+)", made[1])) == files
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's commands are those of bash")
+def test_the_guide_writes_the_address_of_the_database_without_a_password_in_a_command(tmp_path: Path) -> None:
+    guide = (facts.ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"^ +read -rs password\n(?:.*\n)*? +unset password\n", guide, re.MULTILINE)
+
+    subprocess.run(["bash", "-ec", commands], cwd=tmp_path, input="p%40ss\n", text=True, check=True)
+
+    address = (tmp_path / "database-url").read_text(encoding="utf-8")
+    assert address == "postgresql://mcp:p%40ss@postgres.example.org/mcp?sslmode=verify-full"
 
 
 def test_the_ports_are_those_of_the_server() -> None:
