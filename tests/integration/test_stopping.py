@@ -91,7 +91,7 @@ async def served(folder: Path, nextcloud: SlowNextcloud, *, drain: int) -> Async
             httpx2.AsyncClient(headers=headers, timeout=60) as http,
         ):
             await until(lambda: "listening on" in app.log.read_text("utf-8"))
-            (address,) = re.findall(r"listening on (\S+)", app.log.read_text("utf-8"))
+            (address,) = re.findall(r'listening on ([^\s"]+)', app.log.read_text("utf-8"))
             message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
             began = await http.post(address, json=message)
             yield Served(process, http, address, {"Mcp-Session-Id": began.headers["mcp-session-id"]})
