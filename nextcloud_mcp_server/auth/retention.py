@@ -1,4 +1,4 @@
-"""Deletes what is kept for a time only: audit entries after `AUDIT_RETENTION_DAYS`, old consent requests and tasks."""
+"""Deletes what is kept for a time only: audit entries (`AUDIT_RETENTION_DAYS`), consent requests, tasks, sessions."""
 
 import logging
 from collections.abc import Callable
@@ -47,6 +47,7 @@ class Retention:
         now = min(self._clock(), self._began + timedelta(seconds=self._running()))
         await self._database.elicitations.purge(before=now - CONSENT_REQUESTS_KEPT)
         await self._database.tasks.purge()
+        await self._database.ended_sessions.purge()
         if self._audit_days:
             gone = await self._database.audit.purge(before=now - timedelta(days=self._audit_days))
             if gone:

@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import StrEnum
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -23,6 +25,7 @@ from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.work import Work, current
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.task_records import MOST_BYTES, Lease, Task, TaskOwner
+from nextcloud_mcp_server.telemetry import metrics
 
 if TYPE_CHECKING:
     # The type only: SQLAlchemy is imported when the database is opened.
@@ -50,6 +53,22 @@ _TOO_LARGE: Final = "The result is larger than is stored for a task. Ask for les
 Rows = Callable[[], Awaitable["TaskRepository"]]
 
 
+class TaskEnd(StrEnum):
+    """How a task ended, in the log and the metrics; the first four are those of a request."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool error"
+    ERROR = "error"
+    #: The log has the reason.
+    FAILED = "failed"
+    #: Cancelled, deleted, or its permission has ended.
+    STOPPED = "stopped"
+    #: This process stops; another one goes on with it, or fails it.
+    LEFT = "left"
+    #: A change whose process was gone, or a reading that was started too often.
+    LOST = "lost"
+
+
 @dataclass(eq=False, slots=True)
 class RunningCall:
     """One call: first of a request, then maybe of a task."""
@@ -67,6 +86,7 @@ class RunningCall:
     answers: str | None = None
     questions: int = 0
     noted: str | None = None
+    began_at: float = field(default_factory=monotonic)
 
     def stop(self) -> None:
         """End the call; what it cleans up is done in its own time."""
@@ -180,8 +200,16 @@ class TaskRunner:
                     await self._ask_and_go_on(call, call.task)
             if call.task is not None and not call.scope.cancelled_caught:
                 await self._store(call, call.task)
+            elif call.task is not None:
+                _tell(call, call.task, TaskEnd.STOPPED)
+        except anyio.get_cancelled_exc_class():
+            if call.task is not None:
+                _tell(call, call.task, TaskEnd.LEFT)
+            raise
         except Exception:  # a supervisor: one task must not end those of others
             logger.exception("the end of a task could not be stored")
+            if call.task is not None:
+                _tell(call, call.task, TaskEnd.FAILED)
         finally:
             call.done.set()
             call.work.begun.set()
@@ -258,7 +286,8 @@ class TaskRunner:
         if call.error is not None and not isinstance(call.error, wire.MCPError):
             logger.error("a task of %s failed", task.tool, exc_info=call.error)
         if len(outcome) > MOST_BYTES:
-            status, outcome = task_wire.outcome_of(None, wire.MCPError(INTERNAL_ERROR, _TOO_LARGE))
+            call.error = wire.MCPError(INTERNAL_ERROR, _TOO_LARGE)
+            status, outcome = task_wire.outcome_of(None, call.error)
         while True:
             try:
                 kept = await (await self.rows()).finish(
@@ -268,7 +297,7 @@ class TaskRunner:
                 logger.warning("%s The result of a task is not stored yet; trying again.", error)
                 await anyio.sleep(RETRY_SECONDS)
             else:
-                logger.info("task of %s ended: %s%s", task.tool, status, "" if kept else ", for nobody")
+                _tell(call, task, _end_of(call) if kept else TaskEnd.STOPPED, size=len(outcome))
                 return
 
     async def _renew_forever(self) -> None:
@@ -305,3 +334,23 @@ def _asks(call: RunningCall) -> bool:
     return (
         call.error is None and call.result is not None and call.result.get("resultType") == "input_required"
     )
+
+
+def _end_of(call: RunningCall) -> TaskEnd:
+    if call.error is not None:
+        return TaskEnd.ERROR if isinstance(call.error, wire.MCPError) else TaskEnd.FAILED
+    return TaskEnd.TOOL_ERROR if (call.result or {}).get("isError") else TaskEnd.OK
+
+
+def _tell(call: RunningCall, task: Task, end: TaskEnd, *, size: int = 0) -> None:
+    tell_end(task.tool, end, seconds=monotonic() - call.began_at, size=size)
+
+
+def tell_end(tool: str, end: TaskEnd, *, seconds: float = 0, size: int = 0) -> None:
+    """Log and count how a task ended, with the bytes that are stored of it: no content, and nobody's id.
+
+    The line has the request id of the call, if this process began the task.
+    """
+    metrics.TASKS.add(tool, end.value)
+    fields = {"tool": tool, "status": end.value, "ms": round(seconds * 1000), "bytes": size}
+    logger.info("task", extra=fields)

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import MissingScope, StorageError
 from nextcloud_mcp_server.protocol import task_wire, wire
-from nextcloud_mcp_server.protocol.task_runner import RunningCall, TaskRunner
+from nextcloud_mcp_server.protocol.task_runner import RunningCall, TaskEnd, TaskRunner, tell_end
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     MOST_RESTARTS,
@@ -314,6 +314,7 @@ class Tasks(Extension):
                 outcome=task_wire.failed(sentence),
                 message=sentence,
             )
+            tell_end(task.tool, TaskEnd.LOST)
             return
         meta = cast("Mapping[str, Any]", (ctx.params or {}).get("_meta") or {})
         params = {

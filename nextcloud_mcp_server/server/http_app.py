@@ -24,18 +24,23 @@ from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
 from nextcloud_mcp_server.web.sealed_sessions import SealedSessions
 from nextcloud_mcp_server.web.session_ids import SessionIds
+from nextcloud_mcp_server.web.stopping import LastCalls
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.ended_sessions import EndedSessionRepository
 
 
 def build_http_app(
-    settings: Settings, public_urls: PublicUrls, *, overrides: Overrides
+    settings: Settings,
+    public_urls: PublicUrls,
+    *,
+    overrides: Overrides,
+    last_calls: LastCalls | None = None,
 ) -> tuple[ASGIApp, ServerParts[Any]]:
-    """Build the ASGI application of the mode in the settings."""
+    """Build the ASGI application of the mode in the settings; `last_calls` is what its server knows of its stop."""
     mode = mode_of(settings, public_urls, overrides)
     parts = build_server(mode)
-    app = _mcp_app(parts, mode.routes(parts.services))
+    app = _mcp_app(parts, mode.routes(parts.services), last_calls or LastCalls())
     guarded = guard(mode.protect(app, parts.services), mode.web_config(public_urls))
     return HttpLog(parts.network.shows_cloud(guarded), mcp_path=MCP_PATH), parts
 
@@ -55,7 +60,7 @@ def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -
             return Builtin(settings, public_urls.page_url, overrides)
 
 
-def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
+def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], last_calls: LastCalls) -> Starlette:
     """Put the MCP endpoint and the pages into one application, which runs the background work."""
     sessions = _sessions(parts)
 
@@ -65,10 +70,10 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute]) -> Starlette:
             yield
 
     # These layers are for the endpoint alone, so no page passes them.
-    exchanges = Exchanges(sessions.handle_request)
+    exchanges = Exchanges(sessions.handle_request, last_calls)
     streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
     mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
-    readiness = Readiness(parts_to_try(parts))
+    readiness = Readiness(parts_to_try(parts), last_calls)
     ready_route = Route("/readyz", readiness.readyz, methods=["GET"])
     return Starlette(routes=[mcp_route, ready_route, *pages], lifespan=lifespan)
 

@@ -25,7 +25,8 @@ COUNT_SECONDS: Final = 30.0
 #: Names no package of an index: the one of this name there is another project.
 MISSING_EXTRA: Final = (
     "METRICS_PORT needs a library that is not installed: install this program again with the extra 'metrics', as "
-    "docs/operate.md says (uv tool install 'nextcloud-mcp-server[metrics] @ git+ADDRESS'), or leave METRICS_PORT out."
+    "docs/operate/monitoring.md says (uv tool install 'nextcloud-mcp-server[metrics] @ git+ADDRESS'), or leave "
+    "METRICS_PORT out."
 )
 
 

@@ -116,6 +116,14 @@ class GeneralFields(BaseModel, defer_build=True):
         description="How long a repeated call is held while its consent is open. Less than the shortest "
         "time limit between the client and this server.",
     )
+    shutdown_drain_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=300,
+        description="How long a server over HTTP that was told to stop still serves, with 503 at `/readyz`, so that "
+        "what asks there sends new requests elsewhere. For replicas: longer than the pause between two such checks. 0 "
+        "closes the port at once.",
+    )
     update_seconds: int = Field(
         default=60,
         ge=1,
@@ -173,7 +181,8 @@ class GeneralFields(BaseModel, defer_build=True):
         default=None,
         ge=1,
         le=65535,
-        description="Port on which a server over HTTP serves metrics for Prometheus, at `/metrics` (docs/operate.md). "
+        description="Port on which a server over HTTP serves metrics for Prometheus, at `/metrics` "
+        "(docs/operate/monitoring.md). "
         "Default: no metrics. Needs the extra `metrics`; the image has it.",
     )
     metrics_host: str = Field(

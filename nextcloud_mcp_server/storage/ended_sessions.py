@@ -3,7 +3,20 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import Column, Named, String, Table, TypedColumns, and_, delete, insert, or_, select, update
+from sqlalchemy import (
+    Column,
+    Delete,
+    Named,
+    String,
+    Table,
+    TypedColumns,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from nextcloud_mcp_server.storage.columns import UtcTime
 from nextcloud_mcp_server.storage.crypto import hash_of
@@ -64,17 +77,26 @@ class EndedSessionRepository:
 
         return [each[0] for each in sessions if is_ended(*each)]
 
+    async def purge(self) -> None:
+        """Delete the rows whose session ids are no longer valid."""
+        async with self._transactions.writing() as connection:
+            await connection.execute(_expired(self._transactions.now()))
+
     async def _end(self, session_hash: str, expires_at: datetime) -> None:
         """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
         now, columns = self._transactions.now(), ended_sessions.c
         values = {"ended_at": now, "expires_at": expires_at}
         async with self._transactions.writing() as connection:
-            await connection.execute(delete(ended_sessions).where(columns.expires_at <= now))
+            await connection.execute(_expired(now))
             # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
             known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
             if not (await connection.execute(known)).rowcount:
                 row = {"session_hash": session_hash, **values}
                 await connection.execute(insert(ended_sessions).values(row))
+
+
+def _expired(now: datetime) -> Delete:
+    return delete(ended_sessions).where(ended_sessions.c.expires_at <= now)
 
 
 def _hash_of(principal: Principal) -> str:

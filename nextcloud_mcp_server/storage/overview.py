@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.ended_sessions import ended_sessions
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.models import (
     access_tokens,
@@ -28,6 +29,7 @@ from nextcloud_mcp_server.storage.models import (
     token_families,
 )
 from nextcloud_mcp_server.storage.records import ElicitationState, Principal
+from nextcloud_mcp_server.storage.tasks import tasks
 from nextcloud_mcp_server.storage.transaction import Transactions
 
 _DAY = timedelta(days=1)
@@ -160,6 +162,8 @@ def _kept(
         codes.c.expires_at,
         access_tokens.c.expires_at,
         token_families.c.expires_at,
+        tasks.c.expires_at,
+        ended_sessions.c.expires_at,
     ):
         yield column, true(), timedelta()
     waits_for_nextcloud = or_(

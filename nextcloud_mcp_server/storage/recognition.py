@@ -16,7 +16,8 @@ KEY_TABLE = "sealing_keys"
 #: Names no package of an index: the one of this name there is another project.
 MISSING_DRIVER = (
     "DATABASE_URL names a database in PostgreSQL, whose driver is not installed: install this program again with the "
-    "extra 'postgres', as docs/operate.md says (uv tool install 'nextcloud-mcp-server[postgres] @ git+ADDRESS')."
+    "extra 'postgres', as docs/operate/postgresql.md says (uv tool install 'nextcloud-mcp-server[postgres] @ "
+    "git+ADDRESS')."
 )
 
 

@@ -121,6 +121,12 @@ CONNECTIONS: Final = Metric(
     "gauge",
     ("state",),
 )
+TASKS: Final = Metric(
+    "nextcloud_mcp_tasks_total",
+    "Tasks by tool, and how they ended in this process.",
+    "counter",
+    ("tool", "status"),
+)
 METRICS: Final = (
     REQUESTS,
     REQUEST_SECONDS,
@@ -132,4 +138,5 @@ METRICS: Final = (
     CONSENT_SECONDS,
     REFRESHES,
     CONNECTIONS,
+    TASKS,
 )

@@ -13,9 +13,8 @@ make the consent page unavailable with idle sockets. RFC 9112 §9.5 lets a serve
 """
 
 import re
-import socket
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Final, Protocol, cast
@@ -347,28 +346,3 @@ def server_config(app: Any, limits: ConnectionLimits, **options: Any) -> uvicorn
         timeout_graceful_shutdown=3,
         **options,
     )
-
-
-class AnnouncedServer(uvicorn.Server):
-    """Calls `listening` as soon as connections are accepted, and `stopped` when the last request is answered.
-
-    After that a signal ends the process at once, and runs nothing that waits for the end of `serve`.
-    """
-
-    def __init__(
-        self, config: uvicorn.Config, listening: Callable[[], None], stopped: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._listening = listening
-        self._stopped = stopped
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, and say so."""
-        await super().startup(sockets)
-        if self.started:
-            self._listening()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was asked, close the connections, and say so."""
-        await super().shutdown(sockets)
-        self._stopped()

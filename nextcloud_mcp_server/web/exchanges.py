@@ -16,6 +16,7 @@ JSON-RPC error without id; an id must not be used twice in a session (basic).
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any, cast
 
 import anyio
@@ -27,10 +28,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.formats import untrusted
+from nextcloud_mcp_server.web.stopping import LastCalls
 
 #: The key of the ASGI scope in which the first layer that parses the message stores it.
 MESSAGE = "nextcloud_mcp_server.message"
 
+#: A request that is answered by a stream without an end; a stop does not wait for it.
+_STREAM = "subscriptions/listen"
 METHODS = "GET, POST, DELETE, OPTIONS"
 
 _RETRY_AFTER_SECONDS = 5
@@ -61,8 +65,9 @@ _CUT_OFF = (
 class Exchanges:
     """Wraps the MCP endpoint, inside the layer that verifies tokens."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, last_calls: LastCalls) -> None:
         self._app = app
+        self._last_calls = last_calls
         self._under_way: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,6 +99,11 @@ class Exchanges:
             return
         fields, scope = cast("dict[str, Any]", message), {**scope, MESSAGE: message}
         request_id = fields.get("id") if "method" in fields else None
+        with nullcontext() if fields.get("method") == _STREAM else self._last_calls.one():
+            await self._once(request_id, scope, receive, send)
+
+    async def _once(self, request_id: object, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a message on, unless its session has a request with this id already."""
         session = Headers(scope=scope).get("mcp-session-id")
         # The SDK stores the requests of a session by the text of their ids.
         key = (session, str(request_id)) if session and request_id is not None else None

@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 import anyio
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.web.stopping import LastCalls
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +19,7 @@ MOST_SECONDS = 3.0
 #: How long a result holds, so that nobody can use the check to send many requests to Nextcloud.
 _KEPT_SECONDS = 5.0
 _UNAVAILABLE = 503
+_AGAIN: Final = {"Retry-After": f"{_KEPT_SECONDS:.0f}"}
 
 #: Tries one part; raises a `NextcloudMcpError` if it cannot be used now.
 Try = Callable[[], Awaitable[None]]
@@ -33,15 +36,27 @@ class Readiness:
     The answer names the parts, and no address or reason: anybody may ask. The log has the reason.
     """
 
-    def __init__(self, parts: Mapping[str, Try], *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Try],
+        last_calls: LastCalls,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._parts = dict(parts)
+        self._last_calls = last_calls
         self._monotonic = monotonic
         self._trying = anyio.Lock()
         self._tried_at: float | None = None
         self._failing: dict[str, str] = {}
 
     async def readyz(self, _request: Request) -> JSONResponse:
-        """Answer 200 if every part can be used, else 503 with the names of those that fail."""
+        """Answer 200 if every part can be used, else 503 with the names of those that fail.
+
+        A server that is about to stop tries nothing: new requests belong elsewhere.
+        """
+        if self._last_calls.is_stopping:
+            return JSONResponse({"status": "stopping"}, _UNAVAILABLE, _AGAIN)
         failing = await self.failing()
         body = {
             "status": "not ready" if failing else "ready",
@@ -49,7 +64,7 @@ class Readiness:
         }
         if not failing:
             return JSONResponse(body)
-        return JSONResponse(body, _UNAVAILABLE, {"Retry-After": f"{_KEPT_SECONDS:.0f}"})
+        return JSONResponse(body, _UNAVAILABLE, _AGAIN)
 
     async def failing(self) -> Mapping[str, str]:
         """Return the parts that cannot be used, with the reason."""

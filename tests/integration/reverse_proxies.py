@@ -1,4 +1,4 @@
-"""Reverse proxies of others, started with what docs/operate.md says, in front of a server of the tests."""
+"""Reverse proxies of others, started with what docs/operate says, in front of a server of the tests."""
 
 import os
 import re
@@ -30,12 +30,11 @@ SECOND = "127.0.0.1:8766"
 ROOT = Path(__file__).parents[2]
 
 
-def snippet(program: str, section: str = "Reverse proxies") -> str:
-    """Return the page's configuration for a program: the first code block after its name."""
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-    section = page[page.index(f"\n## {section}\n") :]
-    found = re.search(rf"^{re.escape(program)}\b.*?^```\w*\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"docs/operate.md has no configuration for {program}"
+def snippet(program: str, name: str = "proxies") -> str:
+    """Return a page's configuration for a program: the first code block below its heading."""
+    page = (ROOT / "docs" / "operate" / f"{name}.md").read_text(encoding="utf-8")
+    found = re.search(rf"^##+ {re.escape(program)}$.*?^```\w*\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"docs/operate/{name}.md has no configuration for {program}"
     return found[1]
 
 
@@ -85,7 +84,7 @@ def nginx(place: Place) -> list[str]:
     """Write the page's configuration of nginx, and return the command."""
     text = snippet("nginx")
     if place.second is not None:
-        two = replaced(snippet("nginx", "Replicas"), SECOND, f"127.0.0.1:{place.second}")
+        two = replaced(snippet("nginx", "replicas"), SECOND, f"127.0.0.1:{place.second}")
         if place.in_turn:
             two = replaced(two, "    hash $replica_key consistent;\n", "")
         text = replaced(text, f"http://{UPSTREAM}", "http://mcp") + two
@@ -117,7 +116,7 @@ def caddy(place: Place) -> list[str]:
     text = snippet("Caddy")
     if place.second is not None:
         one = text[text.index("    reverse_proxy") : text.index("    log {\n        format")]
-        two = replaced(snippet("Caddy", "Replicas"), SECOND, f"127.0.0.1:{place.second}")
+        two = replaced(snippet("Caddy", "replicas"), SECOND, f"127.0.0.1:{place.second}")
         text = replaced(text, one, two)
     # A certificate of a public authority, which Caddy would fetch by itself, is not to be had here.
     text = text.replace("{\n", f"{{\n    admin off\n    auto_https off\n    https_port {place.port}\n", 1)

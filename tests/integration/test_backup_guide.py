@@ -1,4 +1,4 @@
-"""The commands of the guide “Backup and restore”, as docs/operate.md prints them, beside a server that runs."""
+"""The commands of the guide “Backup and restore”, as docs/operate/backup.md prints them, beside a server that runs."""
 
 import os
 import re
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="the guide's commands are those of a shell"),
 ]
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "operate" / "backup.md").read_text(encoding="utf-8")
 
 
 def commands_of(database: str) -> tuple[str, str]:

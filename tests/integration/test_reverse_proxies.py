@@ -1,4 +1,4 @@
-"""The reverse proxies of docs/operate.md, as they stand there, in front of a server for many people."""
+"""The reverse proxies of docs/operate/proxies.md, as they stand there, in front of a server for many people."""
 
 import json
 import re
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.process
 
 URL = f"https://{NAME}"
 LIST: dict[str, Any] = {"name": "nc_notes_list_notes", "arguments": {}}
-#: Of docs/operate.md, as for other pages: one address may open so many callbacks in a minute.
+#: Of docs/operate/limits.md, as for other pages: one address may open so many callbacks in a minute.
 CALLBACKS = 60
 
 
@@ -200,7 +200,7 @@ def test_nginx_waits_longer_than_a_call_is_held_at_most() -> None:
 
 
 def test_the_configuration_of_traefik_for_replicas_is_at_least_yaml_of_the_same_form() -> None:
-    one, two = read_yaml(snippet("Traefik")), read_yaml(snippet("Traefik", "Replicas"))
+    one, two = read_yaml(snippet("Traefik")), read_yaml(snippet("Traefik", "replicas"))
 
     balancer = two["services"]["mcp"]["loadBalancer"]
     assert (

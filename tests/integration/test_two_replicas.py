@@ -241,7 +241,7 @@ async def test_while_one_after_the_other_is_restarted_no_call_of_2026_fails_and_
         await both_answer()
         done.set()
 
-    # The SDK ends the event streams of older clients as soon as a process is told to stop: at most one call each time.
+    # A connection that is opened at the moment of the stop is closed before its request is read: at most one each time.
     assert "Send it again in a few seconds" in told[0]
     assert answers.pop(f"handshake {told[0]}", 0) <= 2
     assert set(answers) == WORKS

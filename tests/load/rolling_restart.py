@@ -127,7 +127,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kill", action="store_true", help="SIGKILL in place of SIGTERM")
     parser.add_argument(
-        "--sticky", action="store_true", help="keep each session at one replica, as docs/operate.md says"
+        "--sticky",
+        action="store_true",
+        help="keep each session at one replica, as docs/operate/replicas.md says",
     )
     options = parser.parse_args()
     server = os.environ["TEST_POSTGRES_URL"]

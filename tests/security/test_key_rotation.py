@@ -111,7 +111,7 @@ async def test_a_rotation_that_is_killed_anywhere_loses_nothing_and_ends_when_it
 async def test_nothing_in_the_file_is_sealed_with_the_old_key_once_it_was_compacted(
     tmp_path: Path,
 ) -> None:
-    """SQLite keeps what was overwritten in its log and in free pages until then; docs/operate.md says so."""
+    """SQLite keeps what was overwritten in its log and in free pages until then; docs/operate/keys.md says so."""
     path = tmp_path / "mcp.db"
     database = await Database.open(file_url(path), keys=ring(OLD), clock=lambda: NOW)
     await Rows(database, lambda: NOW).fill()

@@ -231,7 +231,7 @@ def test_the_page_of_the_database_lists_every_table_and_no_other() -> None:
 
 def test_the_image_runs_as_an_account_of_its_own_and_its_health_is_that_of_its_parts() -> None:
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
 
     (account,) = re.findall(r"^USER (\w+)$", image, flags=re.MULTILINE)
     (number,) = re.findall(r"useradd .*--uid (\d+) (\w+)", image)

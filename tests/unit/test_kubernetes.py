@@ -4,6 +4,8 @@
 """
 
 import re
+import shutil
+import subprocess
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +16,7 @@ from nextcloud_mcp_server.settings.environment import Settings, load
 from nextcloud_mcp_server.settings.names import known_variables
 from nextcloud_mcp_server.storage.crypto import new_key
 from nextcloud_mcp_server.web import health
-from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
+from nextcloud_mcp_server.web.stopping import LAST_CALLS_SECONDS, LAST_STREAMS_SECONDS
 from release import facts
 from tests.published_schemas import broken_rules_of_kubernetes, read_yaml
 
@@ -116,13 +118,25 @@ def test_the_server_starts_with_these_settings(tmp_path: Path, monkeypatch: pyte
 
 
 def test_each_secret_is_a_file_that_the_guide_makes() -> None:
-    guide = (facts.ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    guide = (facts.ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
     (made,) = re.findall(r"create secret generic (\S+) ((?:.*\\\n)*.*)\n", guide)
     files = {value.rpartition("/")[2] for name, value in told(BASE).items() if name.endswith("_FILE")}
     (volume,) = [one["secret"] for one in pod()["volumes"] if "secret" in one]
 
     assert made[0] == volume["secretName"]
     assert set(re.findall(r"--from-file=(\S+)", made[1])) == files
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's commands are those of bash")
+def test_the_guide_writes_the_address_of_the_database_without_a_password_in_a_command(tmp_path: Path) -> None:
+    guide = (facts.ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"^ +read -rs password\n(?:.*\n)*? +unset password\n", guide, re.MULTILINE)
+
+    subprocess.run(["bash", "-ec", commands], cwd=tmp_path, input="p%40ss\n", text=True, check=True)
+
+    address = (tmp_path / "database-url").read_text(encoding="utf-8")
+    assert address == "postgresql://mcp:p%40ss@postgres.example.org/mcp?sslmode=verify-full"
 
 
 def test_the_ports_are_those_of_the_server() -> None:
@@ -188,12 +202,12 @@ def test_probes_ask_what_the_server_answers_and_wait_longer_than_it_does() -> No
 
 
 def test_a_pod_that_ends_has_time_for_its_last_calls() -> None:
-    program, pause = container()["lifecycle"]["preStop"]["exec"]["command"]
-    last_calls = server_config(None, ConnectionLimits()).timeout_graceful_shutdown
+    pause = int(told(BASE)["SHUTDOWN_DRAIN_SECONDS"])
 
-    assert program == "sleep"
-    assert last_calls is not None
-    assert pod()["terminationGracePeriodSeconds"] >= int(pause) + last_calls + CLOSING_SECONDS
+    assert pause > 0
+    assert "lifecycle" not in container()
+    needed = pause + LAST_CALLS_SECONDS + LAST_STREAMS_SECONDS + CLOSING_SECONDS
+    assert pod()["terminationGracePeriodSeconds"] >= needed
 
 
 def test_a_new_pod_is_ready_before_an_old_one_ends_and_nodes_are_emptied_one_by_one() -> None:

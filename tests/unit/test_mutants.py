@@ -21,7 +21,7 @@ WITHOUT_GUARDS = {
     "storage/oauth_records.py", "storage/overview.py", "storage/records.py", "storage/sqlite_driver.py",
     "storage/task_records.py",
     "storage/tokens.py", "web/messages.py", "web/po.py", "web/relative_time.py",
-    "web/problem.py", "web/server_card.py", "auth/consent/policy.py",
+    "web/problem.py", "web/server_card.py", "web/stopping.py", "auth/consent/policy.py",
 }  # fmt: skip
 
 

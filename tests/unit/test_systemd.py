@@ -1,4 +1,4 @@
-"""The unit for systemd, read dry: no systemd runs here. `systemd-analyze` was asked by hand (docs/operate.md)."""
+"""The unit for systemd, read dry: no systemd runs here. `systemd-analyze` was asked by hand (docs/operate)."""
 
 import re
 from collections import defaultdict
@@ -8,11 +8,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from nextcloud_mcp_server import cli
-from nextcloud_mcp_server.web.connections import ConnectionLimits, server_config
+from nextcloud_mcp_server.web.stopping import LAST_CALLS_SECONDS, LAST_STREAMS_SECONDS
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "nextcloud-mcp.service"
-GUIDE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "operate" / "install.md").read_text(encoding="utf-8")
 QUICKSTART = (ROOT / "docs" / "quickstart-builtin.md").read_text(encoding="utf-8")
 
 
@@ -48,10 +48,7 @@ def test_wrong_settings_do_not_start_it_again_and_again() -> None:
 
 
 def test_it_has_time_for_its_last_calls_and_descriptors_for_its_clients() -> None:
-    last_calls = server_config(None, ConnectionLimits()).timeout_graceful_shutdown
-
-    assert last_calls is not None
-    assert int(service()["TimeoutStopSec"][0]) >= last_calls + 10
+    assert int(service()["TimeoutStopSec"][0]) >= LAST_CALLS_SECONDS + LAST_STREAMS_SECONDS + 10
     assert int(service()["LimitNOFILE"][0]) >= 10_000
 
 

@@ -80,6 +80,23 @@ async def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(
     assert await actions(process, harness) == ["consent"]
 
 
+async def test_a_session_that_ended_is_forgotten_with_the_validity_of_its_id(
+    harness: ProcessHost, process: Process
+) -> None:
+    ended, me = process.database.ended_sessions, harness.caller.principal
+    began = harness.clock()
+    await ended.end("session", expires_at=began + timedelta(days=7))
+    retention = Retention(process.database, audit_days=0, clock=harness.clock)
+
+    harness.clock.forward(timedelta(days=6).total_seconds())
+    await retention.purge()
+    assert await ended.is_ended("session", me, begun_at=began)
+
+    harness.clock.forward(timedelta(days=2).total_seconds())
+    await retention.purge()
+    assert not await ended.is_ended("session", me, begun_at=began)
+
+
 async def test_a_database_that_fails_once_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     harness: ProcessHost,

@@ -1,7 +1,9 @@
 """Tasks over one database, in two processes; the work itself is a function of the test."""
 
+import json
+import logging
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,8 +28,15 @@ from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import MOST_RESTARTS, MOST_RUNNING, NO_LONGER_PERMITTED
+from nextcloud_mcp_server.storage.task_records import (
+    MOST_RESTARTS,
+    MOST_RUNNING,
+    NO_LONGER_PERMITTED,
+    TaskOwner,
+)
 from nextcloud_mcp_server.storage.tasks import TaskRepository
+from nextcloud_mcp_server.telemetry import metrics
+from tests.counted import Counted
 from tests.sdk_request import request
 
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}], "resultType": "complete"}
@@ -923,3 +932,101 @@ async def test_a_consent_that_ends_on_its_page_lets_the_task_go_on(
 
     assert done["result"] == DONE
     assert seen == [None, asked["requestState"]]
+
+
+class Ends:
+    """What was logged and counted of the ends of tasks."""
+
+    def __init__(self, counted: Counted, caplog: pytest.LogCaptureFixture) -> None:
+        self._counted = counted
+        self._caplog = caplog
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        names = ("tool", "status", "ms", "bytes", "person", "client_id")
+        lines = [record for record in self._caplog.records if record.getMessage() == "task"]
+        return [{name: vars(line)[name] for name in names if name in vars(line)} for line in lines]
+
+    async def one(self) -> dict[str, Any]:
+        """Wait for the only line, and return it without the time; it was counted as it says."""
+        with anyio.fail_after(60):
+            while not self.lines:  # noqa: ASYNC110 - the log gives no event
+                await anyio.sleep(0.01)
+        (line,) = self.lines
+        counted = {name: value for name, value in self._counted.sums.items() if name[0] == metrics.TASKS.name}
+        assert counted == {(metrics.TASKS.name, line["tool"], line["status"]): 1}
+        assert line.pop("ms") >= 0
+        return line
+
+
+@pytest.fixture
+def ends(caplog: pytest.LogCaptureFixture) -> Iterator[Ends]:
+    caplog.set_level(logging.INFO, "nextcloud_mcp_server")
+    with metrics.exported(counted := Counted()):
+        yield Ends(counted, caplog)
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        (DONE, "ok"),
+        ({**DONE, "isError": True}, "tool error"),
+        (MCPError(-32602, "No such file."), "error"),
+        (RuntimeError("the password is secret"), "failed"),
+    ],
+)
+async def test_the_end_of_a_task_is_logged_and_counted_without_content_or_a_name(
+    cluster: Cluster, ends: Ends, result: dict[str, Any] | Exception, status: str
+) -> None:
+    held = Held()
+
+    async def tool(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        await held(ctx)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    server = await cluster.server(tool)
+    task = await server.call()
+    assert ends.lines == []
+    held.go_on.set()
+    line = await ends.one()
+
+    ended = await server.get(task)
+    outcome = ended["result"] if "result" in ended else ended["error"]
+    size = len(json.dumps(outcome, separators=(",", ":")))
+    assert line == {"tool": "read", "status": status, "bytes": size}
+
+
+async def test_a_task_that_is_cancelled_or_left_by_its_process_is_told_as_such(
+    cluster: Cluster, ends: Ends
+) -> None:
+    cancelled = await cluster.server(Held())
+    await cancelled.send("tasks/cancel", taskId=(await cancelled.call())["taskId"])
+    line = await ends.one()
+    left = await cluster.server(Held())
+    await left.call()
+    await left.tasks.runner.stop()
+
+    assert line == {"tool": "read", "status": "stopped", "bytes": 0}
+    assert [each["status"] for each in ends.lines] == ["stopped", "left"]
+
+
+async def test_a_task_whose_result_nobody_may_read_any_more_was_stopped(cluster: Cluster, ends: Ends) -> None:
+    held = Held()
+    server = await cluster.server(held, renew_seconds=LONG_SECONDS)
+    task = await server.call()
+    await cluster.database.tasks.cancel(TaskOwner(ALICE, CLAUDE.client_id), task["taskId"])
+    held.go_on.set()
+
+    assert (await ends.one())["status"] == "stopped"
+
+
+async def test_a_change_whose_process_is_gone_was_lost(cluster: Cluster, ends: Ends) -> None:
+    first, other = await cluster.server(Held(), renew_seconds=LONG_SECONDS), await cluster.server(instant)
+    task = await first.call("write")
+    cluster.clock.ahead = task_runner.LEASE
+
+    await other.until(task, "failed")
+
+    assert await ends.one() == {"tool": "write", "status": "lost", "bytes": 0}

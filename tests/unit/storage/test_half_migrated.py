@@ -89,7 +89,7 @@ def operations(file: Path) -> list[ast.Call]:
 
 
 def test_migrations_only_add_what_an_older_replica_need_not_know() -> None:
-    """docs/operate.md promises that the replicas of a server can be updated one after the other."""
+    """docs/operate/updates.md promises that the replicas of a server can be updated one after the other."""
     files = sorted(migrations_folder().glob("versions/*.py"))
     additive = [file for file in files if file.name[:4] >= FIRST_ADDITIVE]
 

@@ -13,6 +13,7 @@ from nextcloud_mcp_server.storage.oauth_records import Client
 from nextcloud_mcp_server.storage.overview import Grants, Overview, Requests
 from nextcloud_mcp_server.storage.postgres import process_name
 from nextcloud_mcp_server.storage.records import Elicitation, ElicitationState, Principal, SignedIn, Tokens
+from nextcloud_mcp_server.storage.task_records import Lease, TaskOwner
 
 WEEK = timedelta(days=7)
 
@@ -127,6 +128,32 @@ async def test_the_oldest_row_that_should_be_gone_is_found(
     await database.oauth_tokens.purge()
     assert (await overview(database)).stale_since == start + timedelta(minutes=10) + WEEK
     assert (await overview(database, audit_kept=timedelta(days=1))).stale_since == start + timedelta(days=1)
+
+
+@pytest.mark.parametrize("of", ["tasks", "ended_sessions"])
+async def test_tasks_and_ended_sessions_that_should_be_gone_are_found(
+    database: Database,
+    alice: Principal,
+    now: Callable[[], datetime],
+    advance: Callable[[float], None],
+    of: str,
+) -> None:
+    over = now() + timedelta(hours=24)
+    if of == "tasks":
+        owner, lease, day = TaskOwner(alice, "claude"), Lease("process", timedelta(seconds=30)), over - now()
+        assert await database.tasks.create(
+            owner, "id", scopes=None, tool="read", arguments=None, lifetime=day, lease=lease
+        )
+    else:
+        await database.ended_sessions.end("session", expires_at=over)
+
+    advance(23 * 3600)
+    assert (await overview(database)).stale_since is None
+    advance(2 * 3600)
+    assert (await overview(database)).stale_since == over
+    await database.tasks.purge()
+    await database.ended_sessions.purge()
+    assert (await overview(database)).stale_since is None
 
 
 async def test_revocations_and_clients_are_counted(

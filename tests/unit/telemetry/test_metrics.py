@@ -95,6 +95,6 @@ def test_both_sides_of_a_comparison_of_metrics_are_sums() -> None:
 
 
 def test_the_page_for_operators_explains_each_metric() -> None:
-    text = (DOCS / "operate.md").read_text(encoding="utf-8")
+    text = (DOCS / "operate" / "monitoring.md").read_text(encoding="utf-8")
 
     assert [metric.name for metric in METRICS if f"`{metric.name}`" not in text] == []

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS, Exchanges
+from nextcloud_mcp_server.web.stopping import LastCalls
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}
 SESSION = {"Mcp-Session-Id": "one"}
@@ -27,7 +28,7 @@ async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def client(app: App) -> httpx2.AsyncClient:
-    asgi = Exchanges(app)
+    asgi = Exchanges(app, LastCalls())
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), base_url="http://mcp.test")
 
 
@@ -170,7 +171,7 @@ async def test_an_id_that_is_under_way_in_a_session_is_refused_and_its_first_req
 
 async def test_a_message_that_a_layer_further_out_has_read_is_not_read_again() -> None:
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
-        await Exchanges(answered)({**scope, MESSAGE: CALL}, receive, send)
+        await Exchanges(answered, LastCalls())({**scope, MESSAGE: CALL}, receive, send)
 
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url="http://mcp.test") as http:
         answer = await http.post("/mcp", content=b"not looked at")
@@ -200,7 +201,7 @@ async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(Exchanges(running), scope(), receive, send)
+        group.start_soon(Exchanges(running, LastCalls()), scope(), receive, send)
         if cut_off:
             await waiting.wait()
             group.cancel_scope.cancel()
@@ -253,6 +254,6 @@ async def test_a_client_that_disconnects_within_a_body_starts_nothing() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Exchanges(unreached)(scope(), receive, send)
+    await Exchanges(unreached, LastCalls())(scope(), receive, send)
 
     assert sent == []

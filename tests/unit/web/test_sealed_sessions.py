@@ -25,6 +25,7 @@ from nextcloud_mcp_server.web.exchanges import Exchanges
 from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE, SealedSessions
 from nextcloud_mcp_server.web.session_ids import LIFETIME, SessionIds
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
+from nextcloud_mcp_server.web.stopping import LastCalls
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 INITIALIZE: dict[str, Any] = {
@@ -61,7 +62,7 @@ class Replica:
 
     @asynccontextmanager
     async def http(self, user: str | None = "alice/claude") -> AsyncGenerator[httpx2.AsyncClient]:
-        exchanges = Exchanges(self.sessions.handle_request)
+        exchanges = Exchanges(self.sessions.handle_request, LastCalls())
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if user is not None:
@@ -412,7 +413,9 @@ async def test_a_session_that_a_refused_request_takes_up_counts_among_those_of_i
         session_ids = [await before.begin() for _ in range(4)]
 
     async with replicas.one() as after:
-        after.limiter = SessionLimiter(Exchanges(after.sessions.handle_request), most_of_client=2)
+        after.limiter = SessionLimiter(
+            Exchanges(after.sessions.handle_request, LastCalls()), most_of_client=2
+        )
         statuses: list[int] = []
         for session_id in session_ids:
             async with after.http() as http:
