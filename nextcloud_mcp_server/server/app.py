@@ -55,6 +55,7 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
                 listening=listening,
                 stopped=exports.close,
                 drain_seconds=own.shutdown_drain_seconds,
+                last_calls_seconds=stopping.LAST_CALLS_SECONDS,
             )
 
             def stop() -> None:
