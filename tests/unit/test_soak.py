@@ -150,9 +150,9 @@ def test_an_answer_must_name_its_user_and_nobody_else() -> None:
     assert len(ledger.crossed) == 2
 
 
-def test_rows_that_calls_and_consents_do_not_explain_are_named() -> None:
-    rows = {"audit": 210, "elicitations": 21, "pending_grants": 90}
+def test_rows_that_calls_consents_and_sessions_do_not_explain_are_named() -> None:
+    rows = {"audit": 210, "elicitations": 21, "pending_grants": 90, "ended_sessions": 60}
 
-    [told] = beyond(rows, people=10, consents=2, calls=100)
+    [told] = beyond(rows, people=10, consents=2, calls=100, sessions=40)
 
     assert told.startswith("pending_grants has 90 rows")

@@ -62,7 +62,13 @@ class Outcome:
     def metrics(self) -> list[Metric]:
         """The promises, each kept or not."""
         ledger, calls = self.ledger, self.ledger.calls.total()
-        rows = beyond(self.rows, people=self.plan.people, consents=ledger.counts["consents"], calls=calls)
+        rows = beyond(
+            self.rows,
+            people=self.plan.people,
+            consents=ledger.counts["consents"],
+            calls=calls,
+            sessions=ledger.counts["sessions"],
+        )
         found = [
             _none("answers with another user's data", ledger.crossed, calls),
             _none("asked although consent stands", ledger.spurious, calls),

@@ -156,6 +156,7 @@ class Client:
     async def close(self) -> None:
         """End the session; the other era has none."""
         if isinstance(self._wire, Session):
+            self._ledger.counts["sessions"] += 1
             await self._wire.end()
 
     async def ask(self, method: str, params: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.load import process
 
-#: The share of the time in which a process warms up. In a soak of half an hour these are the fifteen minutes for which
-#: content of users is cached, and in which each connection to the database meets each statement.
-WARM_UP = 0.5
+#: The share of the time in which a process warms up: all sessions begin, each statement meets the database, and Python
+#: has looked for garbage in all of its objects.
+WARM_UP = 0.2
 #: What may be added from the end of the warm-up to the end.
 MOST_MB = 8.0
 MOST_DESCRIPTORS = 8.0
