@@ -93,7 +93,7 @@ class Server:
 
 
 async def instant(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-    work.begin()
+    work.begin("a-credential")
     return DONE
 
 
@@ -106,7 +106,7 @@ class Held:
 
     async def __call__(self, _: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         self.calls += 1
-        work.begin()
+        work.begin("a-credential")
         self.begun.set()
         try:
             await self.go_on.wait()
@@ -314,7 +314,7 @@ async def test_an_error_of_a_task_is_its_outcome_without_what_is_inside(cluster:
     go_on = anyio.Event()
 
     async def fail(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         raise RuntimeError("the password is secret")
 
@@ -387,7 +387,7 @@ async def test_the_progress_of_a_task_is_its_message(cluster: Cluster) -> None:
 
     async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         sent.append(work.report("Read 0 of 3 parts"))
-        work.begin()
+        work.begin("a-credential")
         await held.go_on.wait()
         sent.append(work.report("Read 1 of 3 parts"))
         await anyio.Event().wait()
@@ -412,7 +412,7 @@ async def test_a_name_that_is_no_unicode_in_the_progress_leaves_this_and_other_t
     async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         name = "x\udcff.txt" if not begun else "Plan.pdf"
         begun.append(name)
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         work.report(f"Read {name}")
         server.tasks.runner.wake()
@@ -436,7 +436,7 @@ async def test_a_result_that_cannot_be_written_fails_its_task(cluster: Cluster) 
     go_on = anyio.Event()
 
     async def odd(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         return {**DONE, "structuredContent": {"path": object()}}
 
@@ -689,7 +689,7 @@ async def test_a_question_is_answered_once_and_its_key_is_never_used_again(clust
     go_on, seen = anyio.Event(), list[Any]()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         seen.append((ctx.params or {}).get("inputResponses"))
         if len(seen) == 3:
@@ -730,7 +730,7 @@ async def test_an_answer_that_is_none_is_refused(cluster: Cluster) -> None:
     go_on = anyio.Event()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
         return {"resultType": "input_required", "inputRequests": {"provision": question}}
@@ -881,7 +881,7 @@ async def test_a_question_that_cannot_be_stored_fails_the_task(
     go_on = anyio.Event()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
         return {"resultType": "input_required", "inputRequests": {"provision": question}}
@@ -909,7 +909,7 @@ async def test_a_consent_that_ends_on_its_page_lets_the_task_go_on(
         asked["inputRequests"] = {"provision": {"method": "elicitation/create", "params": {}}}
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         seen.append((ctx.params or {}).get("requestState"))
         return DONE if len(seen) > 1 else asked
