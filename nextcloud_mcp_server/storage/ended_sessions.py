@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Column, Named, String, Table, TypedColumns, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.storage.columns import UtcTime
 from nextcloud_mcp_server.storage.crypto import hash_of
@@ -31,11 +32,13 @@ class EndedSessionRepository:
 
     async def end(self, session_id: str, *, expires_at: datetime) -> None:
         """Store a session as ended; its id is valid until `expires_at`."""
-        await self._end(hash_of(session_id), expires_at)
+        async with self._transactions.writing() as connection:
+            await _end(connection, hash_of(session_id), self._transactions.now(), expires_at)
 
     async def end_all(self, principal: Principal, *, expires_at: datetime) -> None:
         """Store all sessions as ended that a principal has begun until now; the ids are valid until `expires_at`."""
-        await self._end(_hash_of(principal), expires_at)
+        async with self._transactions.writing() as connection:
+            await end_sessions(connection, principal, now=self._transactions.now(), expires_at=expires_at)
 
     async def is_ended(self, session_id: str, principal: Principal, *, begun_at: datetime) -> bool:
         """Tell whether a session ended, by itself or with all that the principal had begun."""
@@ -64,17 +67,22 @@ class EndedSessionRepository:
 
         return [each[0] for each in sessions if is_ended(*each)]
 
-    async def _end(self, session_hash: str, expires_at: datetime) -> None:
-        """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
-        now, columns = self._transactions.now(), ended_sessions.c
-        values = {"ended_at": now, "expires_at": expires_at}
-        async with self._transactions.writing() as connection:
-            await connection.execute(delete(ended_sessions).where(columns.expires_at <= now))
-            # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
-            known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
-            if not (await connection.execute(known)).rowcount:
-                row = {"session_hash": session_hash, **values}
-                await connection.execute(insert(ended_sessions).values(row))
+
+async def end_sessions(
+    connection: AsyncConnection, principal: Principal, *, now: datetime, expires_at: datetime
+) -> None:
+    """Store all sessions as ended that a principal has begun until now, in the caller's transaction."""
+    await _end(connection, _hash_of(principal), now, expires_at)
+
+
+async def _end(connection: AsyncConnection, session_hash: str, now: datetime, expires_at: datetime) -> None:
+    """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
+    columns, values = ended_sessions.c, {"ended_at": now, "expires_at": expires_at}
+    await connection.execute(delete(ended_sessions).where(columns.expires_at <= now))
+    # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
+    known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
+    if not (await connection.execute(known)).rowcount:
+        await connection.execute(insert(ended_sessions).values(session_hash=session_hash, **values))
 
 
 def _hash_of(principal: Principal) -> str:

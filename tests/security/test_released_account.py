@@ -83,6 +83,25 @@ async def test_oidc_ends_the_stream_and_session_of_the_former_holder_of_a_releas
         assert "result" in await other.request(*PING)
 
 
+async def test_a_session_of_the_former_holder_that_no_server_had_open_is_not_taken_up_again(
+    oidc_app: OidcApp,
+) -> None:
+    """The account is released while no server runs, or in the seconds before one is stopped."""
+    async with (
+        oidc_app.person("alice") as alice,
+        oidc_app.raw(oidc_app.token("alice"), capabilities={"elicitation": {"url": {}}}) as client,
+        oidc_app.raw(oidc_app.token("bob")) as other,
+    ):
+        asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
+        await alice.consent(asked["error"]["data"]["elicitations"][0]["url"])
+
+        await release(oidc_app, "alice")
+        await oidc_app.restart()
+
+        assert (await client.refused(*PING))[0] == 404
+        assert "result" in await other.request(*PING)
+
+
 async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_account(
     builtin_app: BuiltinApp,
 ) -> None:

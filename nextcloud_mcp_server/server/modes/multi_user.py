@@ -35,7 +35,6 @@ from nextcloud_mcp_server.server.services import (
     sub_keys,
 )
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.caller import caller_of, scopes_of
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
@@ -46,7 +45,6 @@ from nextcloud_mcp_server.web.open_connections import OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import multi_user_routes
 from nextcloud_mcp_server.web.server_card import ServerCard, card_routes
-from nextcloud_mcp_server.web.session_ids import LIFETIME
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -146,15 +144,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
 
     def jobs(self, services: Services, *clean_up: Callable[[], Awaitable[object]]) -> tuple[Job, ...]:
         """Return the jobs: end the connections of released accounts, watch the clock, and `tidy` periodically."""
-
-        async def end_of(principals: frozenset[Principal]) -> None:
-            await self.connections.end_of(principals)
-            until = self.overrides.clock() + LIFETIME
-            for principal in principals:
-                # Those that no process has open now could be taken up again.
-                await services.database.ended_sessions.end_all(principal, expires_at=until)
-
-        ended = EndedAccounts(services.database, end_of)
+        ended = EndedAccounts(services.database, self.connections.end_of)
         watch = ClockWatch(self.overrides.clock)
         return ended.run, watch.run, lambda: run_periodically(*clean_up)
 
