@@ -314,6 +314,33 @@ async def test_a_client_that_the_operator_removes_loses_the_tasks_of_all_its_use
     assert await status(database, other) is TaskStatus.COMPLETED
 
 
+@pytest.mark.parametrize("end", ["by its user", "not allowed any more", "by itself"])
+async def test_a_client_whose_sign_in_is_ended_loses_its_tasks_unless_it_ends_it_itself(
+    *,
+    database: Database,
+    owner: TaskOwner,
+    alice: Principal,
+    bob: Principal,
+    give_tokens: Callable[..., Awaitable[str]],
+    end: str,
+) -> None:
+    await give_tokens(alice, "claude", family="1")
+    own, tokens = await ended(database, owner), database.oauth_tokens
+    others = [
+        await ended(database, TaskOwner(alice, "codex")),
+        await ended(database, TaskOwner(bob, "claude")),
+    ]
+
+    if end == "by its user":
+        assert await tokens.end(alice, client_id="claude") == 1
+    else:
+        why = None if end == "by itself" else "ended: disabled at Nextcloud"
+        await tokens.revoke_family("alice claude 1", client_id="claude", why=why)
+
+    assert await status(database, own) is (TaskStatus.COMPLETED if end == "by itself" else None)
+    assert [await status(database, other) for other in others] == [TaskStatus.COMPLETED] * 2
+
+
 @pytest.mark.parametrize("change", ["paused", "scopes"])
 async def test_a_changed_permission_ends_the_tasks_of_its_client(
     database: Database, owner: TaskOwner, alice: Principal, change: str
