@@ -1,6 +1,7 @@
 """Tasks belong to one user and one client: over two replicas, with the tokens of several users, in one database."""
 
 import sqlite3
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.demo.oauth_client import claims_of
 from nextcloud_mcp_server.demo.wire_client import StatelessClient
 from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.sandbox.person import Person
@@ -186,6 +188,42 @@ async def test_a_call_whose_user_connects_another_account_while_it_works_becomes
 
     assert answer["isError"]
     assert answer["content"][0]["text"] == NO_LONGER_PERMITTED
+
+
+async def test_a_logout_at_the_identity_provider_ends_the_tasks_of_that_person_alone(tmp_path: Path) -> None:
+    """A newer token of the same client learns that the task was cancelled, and of no result."""
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app:
+        old, said_at = app.token("alice"), int(time.time()) + 1
+        later = app.issuer.keys.sign({**claims_of(old), "iat": said_at + 10}, typ="at+jwt")
+        said: dict[str, Any] = {
+            "iss": app.issuer.url,
+            "sub": app.issuer.state.accounts["alice"].subject,
+            "aud": "us",
+            "iat": said_at,
+            "exp": said_at + 120,
+            "jti": "a-logout",
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }
+        async with (
+            client(app, old) as alice,
+            client(app, app.token("bob")) as bob,
+            client(app, later) as again,
+        ):
+            for wire, name in ((alice, "alice"), (bob, "bob")):
+                app.sandbox.state.users[name].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+                await connect(app, wire, name)
+            hers, his = await begun(app, alice, FOREVER_SECONDS), await begun(app, bob, FOREVER_SECONDS)
+            assert app.parts is not None
+            runner = app.parts.task_runner
+            async with httpx2.AsyncClient(timeout=60) as http:
+                token = app.issuer.keys.sign(said, typ="logout+jwt")
+                answer = await http.post(f"{app.url}/oauth/backchannel-logout", data={"logout_token": token})
+            await until(lambda: not runner.holds(hers))
+
+            assert answer.status_code == 200
+            assert runner.holds(his)
+            assert (await get(again, hers))["status"] == "cancelled"
+            assert (await get(bob, his))["status"] == "working"
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,12 @@ from nextcloud_mcp_server.server.services import (
 )
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web.bearer import BearerLayer
-from nextcloud_mcp_server.web.caller import caller_of, scopes_of
+from nextcloud_mcp_server.web.caller import bearer_of, caller_of, scopes_of
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig
-from nextcloud_mcp_server.web.open_connections import OpenConnections
+from nextcloud_mcp_server.web.open_connections import Meant, OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import multi_user_routes
 from nextcloud_mcp_server.web.server_card import ServerCard, card_routes
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from nextcloud_mcp_server.auth.builtin.authorization import Authorization
     from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
+    from nextcloud_mcp_server.protocol.task_runner import TaskRunner
 
 logger = logging.getLogger(__name__)
 
@@ -215,6 +216,14 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
         """Let a user's new session end the oldest idle one beyond the limits."""
         return self.connections.limit_sessions(endpoint)
+
+    def oversee(self, tasks: "TaskRunner") -> None:
+        """End a user's tasks where their streams and sessions end."""
+
+        async def end(meant: Meant) -> None:
+            await tasks.end(lambda ctx: (bearer := bearer_of(ctx)) is not None and meant(bearer))
+
+        self.connections.end_tasks = end
 
     def web_config(self, public_urls: PublicUrls) -> WebConfig:
         """Let clients in with access tokens; browsers may come through the operator's proxies."""

@@ -874,6 +874,27 @@ async def test_a_cancellation_of_2025_11_25_is_answered_with_the_task(cluster: C
     assert (answer["taskId"], answer["status"]) == (task["taskId"], "cancelled")
 
 
+@pytest.mark.parametrize("unavailable", [False, True])
+async def test_tasks_whose_request_is_meant_are_stopped_and_cancelled_and_no_others(
+    cluster: Cluster, *, unavailable: bool
+) -> None:
+    """While nothing can be stored they are stopped all the same."""
+    stopped, goes_on = Held(), Held()
+    server, other = await cluster.server(stopped), await cluster.server(goes_on)
+    task, its = await server.call(), await other.call()
+
+    cluster.unavailable = unavailable
+    await server.tasks.runner.end(lambda ctx: ctx.method == "tools/call")
+    await other.tasks.runner.end(lambda ctx: ctx.method != "tools/call")
+    with anyio.fail_after(60):
+        await stopped.stopped.wait()
+    cluster.unavailable = False
+
+    assert (await server.get(task))["status"] == ("working" if unavailable else "cancelled")
+    assert (await other.get(its))["status"] == "working"
+    assert not goes_on.stopped.is_set()
+
+
 async def test_a_question_that_cannot_be_stored_fails_the_task(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
