@@ -1,4 +1,4 @@
-"""Attack: keep hearing through an open stream after the operator released the account that one held."""
+"""Attack: keep hearing through an open stream after the account was released, or the client signed out."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -111,6 +111,27 @@ async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_accoun
         await hears_the_end(client, builtin_app, "alice")
 
         assert (await client.refused(*PING))[0] == 401
+
+
+async def test_builtin_ends_the_stream_of_a_client_that_its_user_signed_out(builtin_app: BuiltinApp) -> None:
+    """Its token would be valid for an hour; so would that of a thief, whose refresh token came twice."""
+    async with httpx2.AsyncClient(timeout=60, follow_redirects=True) as http:
+        tokens = await builtin_app.sign_in(Person("alice", "alice", browser=http), http)
+    async with builtin_app.raw(tokens["access_token"]) as client, anyio.create_task_group() as group:
+        ended = anyio.Event()
+
+        async def hear(*, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:  # noqa: ANN401 - the library's
+            await client.listen(task_status=task_status)
+            ended.set()
+
+        await group.start(hear)
+        assert builtin_app.parts is not None
+        database = (await builtin_app.parts.services.get()).database
+        (holding,) = await database.accounts.all()
+        assert await database.oauth_tokens.end(holding.principal, client_id=tokens["client_id"]) == 1
+
+        with anyio.fail_after(60):
+            await ended.wait()
 
 
 async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the_start(
