@@ -46,7 +46,11 @@ class _Call:
             if not self.take_now(uid):
                 permit = _PERMITS[uid]
                 await permit.semaphore.acquire()
-                self._permit = permit
+                if self.has_ended:
+                    # Work that outlived its call waited; nobody would give the permit back.
+                    permit.semaphore.release()
+                else:
+                    self._permit = permit
 
     def end(self) -> None:
         self.has_ended = True
