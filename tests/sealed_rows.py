@@ -213,7 +213,7 @@ class Rows:
         (owner, task_id), name, lease = self._task, self._name, Lease("process", 24 * HOUR)
         arguments = f'{{"path": "{name}"}}'
         task = await self._database.tasks.create(
-            owner, task_id, scopes=None, tool="read", arguments=arguments, lifetime=24 * HOUR, lease=lease
+            owner, task_id, began=None, tool="read", arguments=arguments, lifetime=24 * HOUR, lease=lease
         )
         assert task
         await self._database.tasks.renew(lease, {task_id: (owner, f"message {name}")})

@@ -159,6 +159,17 @@ class TaskRunner:
         call.released.set()
         self._wanted.set()
 
+    async def end(self, meant: Callable[[ServerRequestContext[Any, Any]], bool]) -> None:
+        """Cancel the tasks of this process whose request matches a predicate."""
+        for call in list(self._running.values()):
+            if call.task is None or not meant(call.ctx):
+                continue
+            call.stop()
+            try:
+                await (await self.rows()).cancel(call.task.owner, call.task.id)
+            except StorageError as error:
+                logger.warning("%s A task that was stopped is left to its lease.", error)
+
     def wake(self) -> None:
         """Look at once for answers and cancellations of the tasks."""
         self._hint.set()

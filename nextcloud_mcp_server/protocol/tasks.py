@@ -35,6 +35,7 @@ from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     MOST_RESTARTS,
     MOST_RUNNING,
+    Began,
     Task,
     TaskOwner,
     TaskStatus,
@@ -228,8 +229,7 @@ class Tasks(Extension):
             return await rows.create(
                 self._owner(ctx),
                 secrets.token_hex(16),
-                # A call that was refused before its work began has nothing of the user's Nextcloud.
-                scopes=self._scopes[tool] if self._scopes is not None and call.work.was_permitted else None,
+                began=self._began(call, tool),
                 tool=tool,
                 arguments=kept,
                 lifetime=lifetime,
@@ -237,6 +237,16 @@ class Tasks(Extension):
             )
         except StorageError:
             return None
+
+    def _began(self, call: RunningCall, tool: str) -> Began | None:
+        """Return what a call began its work with.
+
+        None where no permissions are stored, and of a call that was refused before: it has nothing of the user's
+        Nextcloud.
+        """
+        if self._scopes is None or call.work.credential_id is None:
+            return None
+        return Began(call.work.credential_id, self._scopes[tool])
 
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
         task = await self._found(ctx, params.task_id)

@@ -10,11 +10,11 @@ import anyio
 class Work:
     """One call. `is_detached`: its request has been answered, so nothing more is sent for that request.
 
-    `begun` is also set when the call ended before its work began; `was_permitted` is not.
+    `begun` is also set when the call ended before its work began; `credential_id` is then None.
     """
 
     begun: anyio.Event = field(default_factory=anyio.Event)
-    was_permitted: bool = False
+    credential_id: str | None = None
     message: str | None = None
     is_detached: bool = False
 
@@ -23,11 +23,11 @@ class Work:
 current: ContextVar[Work | None] = ContextVar("current", default=None)
 
 
-def begin() -> None:
-    """Note that the consent is there, and the work at Nextcloud begins."""
+def begin(credential_id: str) -> None:
+    """Note that the consent is there, and the work at Nextcloud begins with this credential."""
     work = current.get()
     if work is not None:
-        work.was_permitted = True
+        work.credential_id = credential_id
         work.begun.set()
 
 

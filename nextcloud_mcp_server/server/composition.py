@@ -173,6 +173,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
         local_folder=LocalFolder(settings.local_folder),
     )
     runner = TaskRunner(_rows(lazy), pending, consent_seconds=consent_seconds)
+    mode.oversee(runner)
     mcp, poller = mcp_server.create(
         specs,
         state,

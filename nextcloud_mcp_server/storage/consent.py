@@ -14,6 +14,7 @@ from nextcloud_mcp_server.storage.audit import insert_entries
 from nextcloud_mcp_server.storage.authorization_transactions import end_auth_transactions, use_completed
 from nextcloud_mcp_server.storage.crypto import KeyRing, hash_of
 from nextcloud_mcp_server.storage.elicitations import end_all, settle
+from nextcloud_mcp_server.storage.ended_sessions import end_sessions
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.grant_row import (
     CREDENTIAL,
@@ -35,6 +36,7 @@ from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
 from nextcloud_mcp_server.storage.pending_grants import use_pending_grant
 from nextcloud_mcp_server.storage.records import (
     DISPLACED,
+    SESSION_LIFETIME,
     Account,
     AuditEntry,
     Credential,
@@ -160,6 +162,9 @@ class GrantTransaction:
             with contextlib.suppress(Unsealable):
                 opened = open_grant(self._keys, grant)
         await self.withdraw(principal, opened, audit)
+        # Those that no process has open now could be taken up again.
+        until = self._now + SESSION_LIFETIME
+        await end_sessions(self._connection, principal, now=self._now, expires_at=until)
         await sign_out_everywhere(self._connection, principal)
         await end_tokens(self._connection, self._keys, principal, now=self._now, why="ended: another person")
         if opened is None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from nextcloud_mcp_server.storage.columns import UtcTime
 from nextcloud_mcp_server.storage.crypto import hash_of
@@ -44,11 +45,13 @@ class EndedSessionRepository:
 
     async def end(self, session_id: str, *, expires_at: datetime) -> None:
         """Store a session as ended; its id is valid until `expires_at`."""
-        await self._end(hash_of(session_id), expires_at)
+        async with self._transactions.writing() as connection:
+            await _end(connection, hash_of(session_id), self._transactions.now(), expires_at)
 
     async def end_all(self, principal: Principal, *, expires_at: datetime) -> None:
         """Store all sessions as ended that a principal has begun until now; the ids are valid until `expires_at`."""
-        await self._end(_hash_of(principal), expires_at)
+        async with self._transactions.writing() as connection:
+            await end_sessions(connection, principal, now=self._transactions.now(), expires_at=expires_at)
 
     async def is_ended(self, session_id: str, principal: Principal, *, begun_at: datetime) -> bool:
         """Tell whether a session ended, by itself or with all that the principal had begun."""
@@ -82,17 +85,22 @@ class EndedSessionRepository:
         async with self._transactions.writing() as connection:
             await connection.execute(_expired(self._transactions.now()))
 
-    async def _end(self, session_hash: str, expires_at: datetime) -> None:
-        """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
-        now, columns = self._transactions.now(), ended_sessions.c
-        values = {"ended_at": now, "expires_at": expires_at}
-        async with self._transactions.writing() as connection:
-            await connection.execute(_expired(now))
-            # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
-            known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
-            if not (await connection.execute(known)).rowcount:
-                row = {"session_hash": session_hash, **values}
-                await connection.execute(insert(ended_sessions).values(row))
+
+async def end_sessions(
+    connection: AsyncConnection, principal: Principal, *, now: datetime, expires_at: datetime
+) -> None:
+    """Store all sessions as ended that a principal has begun until now, in the caller's transaction."""
+    await _end(connection, _hash_of(principal), now, expires_at)
+
+
+async def _end(connection: AsyncConnection, session_hash: str, now: datetime, expires_at: datetime) -> None:
+    """Store a hash, or the later end of one that is stored; delete the rows that have expired."""
+    columns, values = ended_sessions.c, {"ended_at": now, "expires_at": expires_at}
+    await connection.execute(_expired(now))
+    # Transactions that write wait for each other, so no other one inserts the same hash meanwhile.
+    known = update(ended_sessions).where(columns.session_hash == session_hash).values(values)
+    if not (await connection.execute(known)).rowcount:
+        await connection.execute(insert(ended_sessions).values(session_hash=session_hash, **values))
 
 
 def _expired(now: datetime) -> Delete:

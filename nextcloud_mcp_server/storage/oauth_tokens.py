@@ -241,10 +241,11 @@ class OAuthTokenRepository(TokenHolders):
                 )
             )
 
-    async def revoke_family(
-        self, family: str, *, client_id: str, why: str = "ended: the client signed out"
-    ) -> None:
-        """End a family of this client, if it exists; `why` is written to the audit log."""
+    async def revoke_family(self, family: str, *, client_id: str, why: str | None = None) -> None:
+        """End a family of this client, if it exists; if the client itself signs out, its tasks go on.
+
+        `why` is written to the audit log.
+        """
         which = and_(token_families.c.family_hash == hash_of(family), token_families.c.client_id == client_id)
         async with self._transactions.writing() as connection:
             await end_families(
@@ -252,7 +253,8 @@ class OAuthTokenRepository(TokenHolders):
                 self._transactions.keys,
                 which,
                 now=self._transactions.now(),
-                why=why,
+                why=why or "ended: the client signed out",
+                ends_tasks=why is not None,
             )
 
     async def end(self, principal: Principal, *, client_id: str | None = None) -> int:

@@ -1,13 +1,16 @@
 """The values that repositories take and return: frozen, with secrets decrypted."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from typing import Final
 
 from pydantic import SecretStr
 
 from nextcloud_mcp_server.storage.failure import Failure
+
+#: How long a client's session can be taken up again. Clients keep a session for as long as they run.
+SESSION_LIFETIME: Final = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)

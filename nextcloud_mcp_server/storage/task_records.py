@@ -49,6 +49,14 @@ class TaskOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """What a call began its work with: the credential of the user's account, and the scopes that it needed."""
+
+    credential_id: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A stored task. `is_lost`: the process that runs it has not renewed its lease.
 

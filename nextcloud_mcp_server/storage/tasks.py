@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     case,
     delete,
+    exists,
     func,
     insert,
     not_,
@@ -34,13 +35,14 @@ from nextcloud_mcp_server.errors import MissingScope, Unsealable
 from nextcloud_mcp_server.storage.columns import SealedValue, UtcTime
 from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
-from nextcloud_mcp_server.storage.models import PersonColumns, metadata, owned_by, permissions
+from nextcloud_mcp_server.storage.models import PersonColumns, credentials, metadata, owned_by, permissions
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.task_records import (
     MOST_BYTES,
     MOST_KEPT,
     MOST_RUNNING,
     NO_LONGER_PERMITTED,
+    Began,
     Lease,
     Task,
     TaskOwner,
@@ -89,7 +91,7 @@ class TaskRepository:
         owner: TaskOwner,
         task_id: str,
         *,
-        scopes: frozenset[str] | None,
+        began: Began | None,
         tool: str,
         arguments: str | None,
         lifetime: timedelta,
@@ -100,18 +102,19 @@ class TaskRepository:
         Beyond the number that is stored, the user's task that ended first is deleted; a running one never is. One
         whose process is gone does not run, though nobody may have asked for it yet.
 
-        The user's permission for the client must cover `scopes` in the same transaction: what ended it deleted only
-        the tasks that were stored by then. None where the operator's settings are the permission.
+        In the same transaction the user's permission for the client must cover what the call `began` with, and its
+        credential must still be the user's: what ended them deleted only the tasks that were stored by then, and
+        the user may have connected another account since. None where the operator's settings are the permission.
 
         Raises:
-            MissingScope: The user paused or ended it, or it covers less by now.
+            MissingScope: The user paused or ended it, it covers less by now, or the credential was replaced.
         """
         now = self._transactions.now()
         mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
         working, until = TaskStatus.WORKING, now + lifetime
         task = Task(task_id, owner, working, now, now, until, is_lost=False, tool=tool, arguments=arguments)
         async with self._transactions.writing() as connection:
-            if scopes is not None and not await _is_permitted(connection, owner, scopes):
+            if began is not None and not await _is_permitted(connection, owner, began):
                 raise MissingScope(NO_LONGER_PERMITTED)
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
             if await _count(connection, mine, runs) >= MOST_RUNNING:
@@ -321,12 +324,13 @@ def _values(keys: KeyRing, task: Task, lease: Lease) -> dict[str, object]:
     }
 
 
-async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, scopes: frozenset[str]) -> bool:
-    """Tell whether the user's permission for the client covers these scopes now; a disconnect deletes it."""
+async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, began: Began) -> bool:
+    """Tell whether what a call began with holds now; a disconnect deletes the permission and the credential."""
     mine = and_(owned_by(permissions.c, owner.principal), permissions.c.client_id == owner.client_id)
-    query = select(permissions.c.scopes).where(mine, not_(permissions.c.paused))
+    same = and_(owned_by(credentials.c, owner.principal), credentials.c.id == began.credential_id)
+    query = select(permissions.c.scopes).where(mine, not_(permissions.c.paused), exists().where(same))
     granted = await connection.scalar(query)
-    return granted is not None and scopes <= granted
+    return granted is not None and began.scopes <= granted
 
 
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

@@ -16,14 +16,24 @@ from nextcloud_mcp_server.storage.models import (
     token_families,
 )
 from nextcloud_mcp_server.storage.records import AuditEntry, Principal
+from nextcloud_mcp_server.storage.tasks import end_tasks
 
 ACTION = "tokens"
 
 
 async def end_families(
-    connection: AsyncConnection, keys: KeyRing, which: ColumnElement[bool], *, now: datetime, why: str
+    connection: AsyncConnection,
+    keys: KeyRing,
+    which: ColumnElement[bool],
+    *,
+    now: datetime,
+    why: str,
+    ends_tasks: bool = True,
 ) -> int:
-    """End families, with an audit entry for each; return how many there were."""
+    """End families, with an audit entry for each; return how many there were.
+
+    The tasks of their clients end, too: one may be the work of a party that should not have had the tokens.
+    """
     theirs = select(token_families.c.family_hash).where(which)
     await connection.execute(delete(access_tokens).where(access_tokens.c.family_hash.in_(theirs)))
     ended = await connection.execute(
@@ -43,6 +53,8 @@ async def end_families(
     ]
     if entries:
         await insert_entries(connection, keys, entries)
+    for user, client_id in {(entry.principal, entry.client_id) for entry in entries if ends_tasks}:
+        await end_tasks(connection, user, client_id)
     return len(entries)
 
 

@@ -1,5 +1,7 @@
 """The clients and users that have tokens of the built-in authorization server."""
 
+from collections.abc import Collection
+
 from sqlalchemy import func, select
 
 from nextcloud_mcp_server.storage.models import owned_by, token_families
@@ -27,6 +29,17 @@ class TokenHolders:
         async with self._transactions.reading() as connection:
             rows = (await connection.execute(query)).all()
         return [Holder(row.client_id, row.since, row.last) for row in rows]
+
+    async def living(self, family_hashes: Collection[str]) -> frozenset[str]:
+        """Return those of these families of tokens that have not ended."""
+        if not family_hashes:
+            return frozenset()
+        families = token_families.c
+        query = select(families.family_hash).where(
+            families.family_hash.in_(family_hashes), families.expires_at > self._transactions.now()
+        )
+        async with self._transactions.reading() as connection:
+            return frozenset((await connection.execute(query)).scalars().all())
 
     async def count_users(self) -> dict[str, int]:
         """Count the users of whom each client holds valid tokens, by the client's id."""

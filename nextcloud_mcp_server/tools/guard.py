@@ -222,7 +222,7 @@ class Guard:
     async def _body(self, call: Call, opened: Opened, job: Job[T]) -> T:
         result, began = "failed", anyio.current_time()
         found: T | None = None
-        work.begin()
+        work.begin(opened.credential_id)
         try:
             async with memory_permit.of_call():
                 value = found = await job.body(opened.account)

@@ -39,7 +39,7 @@ def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
     Raises:
         TokenRefused: The request was not verified, which must not happen.
     """
-    bearer = _bearer(ctx)
+    bearer = bearer_of(ctx)
     if bearer is None:
         raise TokenRefused("This call needs an access token.")
     return Caller(bearer.principal, bearer.client_id, wire.client_name(ctx), bearer.scopes)
@@ -47,10 +47,11 @@ def caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
 
 def scopes_of(ctx: ServerRequestContext[Any, Any]) -> frozenset[str] | None:
     """Return the scopes of a request's token; None if it limits nothing."""
-    bearer = _bearer(ctx)
+    bearer = bearer_of(ctx)
     return frozenset() if bearer is None else bearer.scopes
 
 
-def _bearer(ctx: ServerRequestContext[Any, Any]) -> Bearer | None:
+def bearer_of(ctx: ServerRequestContext[Any, Any]) -> Bearer | None:
+    """Return the verified token of a request; None if it has none."""
     user = getattr(ctx.request, "scope", {}).get("user")
     return user.bearer if isinstance(user, BearerUser) else None

@@ -34,9 +34,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.errors import StorageError
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import SESSION_LIFETIME, Principal
 from nextcloud_mcp_server.web.exchanges import MESSAGE
-from nextcloud_mcp_server.web.session_ids import LIFETIME, Beginning, Owner, SessionIds
+from nextcloud_mcp_server.web.session_ids import Beginning, Owner, SessionIds
 
 if TYPE_CHECKING:
     # The type only: SQLAlchemy is imported when the database is opened.
@@ -161,7 +161,7 @@ class SealedSessions(StreamableHTTPSessionManager):
                     session_id, owner.principal, begun_at=beginning.begun_at
                 ):
                     return _not_found()
-                await ended.end(session_id, expires_at=beginning.begun_at + LIFETIME)
+                await ended.end(session_id, expires_at=beginning.begun_at + SESSION_LIFETIME)
         except StorageError as error:
             return _unavailable(str(error))
         finally:

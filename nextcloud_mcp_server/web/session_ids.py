@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,10 +18,7 @@ from pydantic import ValidationError
 
 from nextcloud_mcp_server.errors import Unsealable
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed
-from nextcloud_mcp_server.storage.records import Principal
-
-#: How long a session can be taken up again. Clients keep a session for as long as they run.
-LIFETIME: Final = timedelta(days=7)
+from nextcloud_mcp_server.storage.records import SESSION_LIFETIME, Principal
 
 #: An id comes with each request, and some proxies take no header beyond 4 kB.
 MOST_CHARACTERS: Final = 2_000
@@ -89,7 +86,7 @@ class SessionIds:
             # Of another server or user, made up, or sealed with a key that is gone.
             return None
         begun_at = datetime.fromtimestamp(seconds, UTC)
-        return Beginning(params, begun_at) if self._clock() < begun_at + LIFETIME else None
+        return Beginning(params, begun_at) if self._clock() < begun_at + SESSION_LIFETIME else None
 
     def _at(self, owner: Owner) -> Seal:
         return self._ring.at(_PURPOSE, owner.principal, owner.client_id)

@@ -28,6 +28,10 @@ class OpenStreams:
     def __init__(self) -> None:
         self._open: dict[Cut, Bearer] = {}
 
+    def tokens(self) -> list[Bearer]:
+        """Return the tokens with which the open streams were opened."""
+        return list(self._open.values())
+
     def end(self, meant: Callable[[Bearer], bool]) -> None:
         """End the streams whose token matches a predicate."""
         for cut, bearer in list(self._open.items()):

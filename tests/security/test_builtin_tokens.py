@@ -16,10 +16,13 @@ from nextcloud_mcp_server.errors import OAuthRefusal, TokenRefused
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import backend_of, file_url
 from nextcloud_mcp_server.storage.oauth_records import Client
+from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.task_records import Lease, TaskOwner
 from tests.tokens_fixtures import (
     ALICE,
     BOB,
     CALLBACK,
+    CLIENT,
     NOW,
     OTHER_CLIENT,
     VERIFIER,
@@ -106,6 +109,31 @@ async def test_a_code_that_comes_twice_gives_nothing_and_ends_what_it_gave(desk:
     assert await desk.is_good(other)
     entry = (await desk.database.audit.recent(ALICE, 1))[0]
     assert (entry.action, entry.result) == ("tokens", "ended: a code was used twice")
+
+
+async def test_a_refresh_token_that_comes_twice_ends_the_tasks_of_its_client(desk: Desk) -> None:
+    """The second party may have started them, and their results are kept for a day."""
+    first = await desk.issue()
+    second = await desk.refresh(first)
+    kept = dict[tuple[Principal, str], str]()
+    for user, client_id in ((ALICE, CLIENT), (ALICE, OTHER_CLIENT), (BOB, CLIENT)):
+        task_id = kept[user, client_id] = f"task {len(kept)}"
+        assert await desk.database.tasks.create(
+            TaskOwner(user, client_id),
+            task_id,
+            began=None,
+            tool="move",
+            arguments=None,
+            lifetime=MINUTE,
+            lease=Lease("this process", MINUTE),
+        )
+    await desk.refresh(second)
+
+    with refused("invalid_grant"):
+        await desk.refresh(first)
+
+    left = [key for key, each in kept.items() if await desk.database.tasks.find(TaskOwner(*key), each)]
+    assert left == [(ALICE, OTHER_CLIENT), (BOB, CLIENT)]
 
 
 async def test_a_code_that_comes_again_long_after_ends_what_it_gave(desk: Desk) -> None:

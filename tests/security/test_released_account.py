@@ -1,4 +1,4 @@
-"""Attack: keep hearing through an open stream after the operator released the account that one held."""
+"""Attack: keep hearing through an open stream after the account was released, or the client signed out."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -83,6 +83,25 @@ async def test_oidc_ends_the_stream_and_session_of_the_former_holder_of_a_releas
         assert "result" in await other.request(*PING)
 
 
+async def test_a_session_of_the_former_holder_that_no_server_had_open_is_not_taken_up_again(
+    oidc_app: OidcApp,
+) -> None:
+    """The account is released while no server runs, or in the seconds before one is stopped."""
+    async with (
+        oidc_app.person("alice") as alice,
+        oidc_app.raw(oidc_app.token("alice"), capabilities={"elicitation": {"url": {}}}) as client,
+        oidc_app.raw(oidc_app.token("bob")) as other,
+    ):
+        asked = await client.request("tools/call", {"name": "nc_notes_list_notes", "arguments": {}})
+        await alice.consent(asked["error"]["data"]["elicitations"][0]["url"])
+
+        await release(oidc_app, "alice")
+        await oidc_app.restart()
+
+        assert (await client.refused(*PING))[0] == 404
+        assert "result" in await other.request(*PING)
+
+
 async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_account(
     builtin_app: BuiltinApp,
 ) -> None:
@@ -92,6 +111,27 @@ async def test_builtin_ends_the_stream_of_the_former_holder_of_a_released_accoun
         await hears_the_end(client, builtin_app, "alice")
 
         assert (await client.refused(*PING))[0] == 401
+
+
+async def test_builtin_ends_the_stream_of_a_client_that_its_user_signed_out(builtin_app: BuiltinApp) -> None:
+    """Its token would be valid for an hour; so would that of a thief, whose refresh token came twice."""
+    async with httpx2.AsyncClient(timeout=60, follow_redirects=True) as http:
+        tokens = await builtin_app.sign_in(Person("alice", "alice", browser=http), http)
+    async with builtin_app.raw(tokens["access_token"]) as client, anyio.create_task_group() as group:
+        ended = anyio.Event()
+
+        async def hear(*, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:  # noqa: ANN401 - the library's
+            await client.listen(task_status=task_status)
+            ended.set()
+
+        await group.start(hear)
+        assert builtin_app.parts is not None
+        database = (await builtin_app.parts.services.get()).database
+        (holding,) = await database.accounts.all()
+        assert await database.oauth_tokens.end(holding.principal, client_id=tokens["client_id"]) == 1
+
+        with anyio.fail_after(60):
+            await ended.wait()
 
 
 async def test_each_loss_of_an_account_is_heard_of_once_and_none_from_before_the_start(

@@ -1,8 +1,10 @@
 """Tasks belong to one user and one client: over two replicas, with the tokens of several users, in one database."""
 
 import sqlite3
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,13 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.demo.oauth_client import claims_of
 from nextcloud_mcp_server.demo.wire_client import StatelessClient
 from nextcloud_mcp_server.protocol.wire import TASKS_EXTENSION
 from nextcloud_mcp_server.sandbox.person import Person
 from nextcloud_mcp_server.storage.crypto import KeyRing, new_key
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     NO_LONGER_PERMITTED,
@@ -26,6 +29,7 @@ from nextcloud_mcp_server.storage.task_records import (
     TaskStatus,
 )
 from nextcloud_mcp_server.storage.tasks import TaskRepository
+from tests.auth_fixtures import page_url
 from tests.integration.oidc_app import OidcApp, disconnect, open_oidc_app
 from tests.integration.personal_app import until
 
@@ -144,6 +148,84 @@ async def test_a_client_that_is_paused_while_its_call_works_reads_no_result(tmp_
     assert answer["content"][0]["text"] == NO_LONGER_PERMITTED
 
 
+async def test_a_call_whose_user_connects_another_account_while_it_works_becomes_no_task(
+    tmp_path: Path,
+) -> None:
+    """The new permission covers the tool, but the call reads in the account before."""
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app, client(app, app.token("alice")) as alice:
+        app.sandbox.state.users["alice"].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+        await connect(app, alice, "alice")
+        assert app.parts is not None
+        runner, database = app.parts.task_runner, (await app.parts.services.get()).database
+        (grant,), rows = await database.grants.all(), runner.rows
+        permission = grant.permission
+        assert permission is not None
+
+        async def late() -> TaskRepository:
+            assert await disconnect(app, "alice")
+            asked, _ = await database.elicitations.open(
+                principal=permission.principal,
+                client_id=permission.client_id,
+                client_name=permission.client_name,
+                kind="page",
+                scopes=permission.scopes,
+                ttl=timedelta(minutes=10),
+                new_url=page_url,
+            )
+            assert await database.grants.complete(
+                elicitation=asked,
+                flow=None,
+                account=replace(grant.account, uid="bob", storage_id=None),
+                credential=replace(grant.credential, id="of-another-account"),
+                permission=permission,
+                audit=AuditEntry(app.clock(), permission.principal, "", "consent", "granted"),
+            )
+            return await rows()
+
+        runner.rows, runner.grace_seconds = late, 0
+        app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", times=1)
+        answer = (await alice.request("tools/call", READ))["result"]
+
+    assert answer["isError"]
+    assert answer["content"][0]["text"] == NO_LONGER_PERMITTED
+
+
+async def test_a_logout_at_the_identity_provider_ends_the_tasks_of_that_person_alone(tmp_path: Path) -> None:
+    """A newer token of the same client learns that the task was cancelled, and of no result."""
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app:
+        old, said_at = app.token("alice"), int(time.time()) + 1
+        later = app.issuer.keys.sign({**claims_of(old), "iat": said_at + 10}, typ="at+jwt")
+        said: dict[str, Any] = {
+            "iss": app.issuer.url,
+            "sub": app.issuer.state.accounts["alice"].subject,
+            "aud": "us",
+            "iat": said_at,
+            "exp": said_at + 120,
+            "jti": "a-logout",
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }
+        async with (
+            client(app, old) as alice,
+            client(app, app.token("bob")) as bob,
+            client(app, later) as again,
+        ):
+            for wire, name in ((alice, "alice"), (bob, "bob")):
+                app.sandbox.state.users[name].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+                await connect(app, wire, name)
+            hers, his = await begun(app, alice, FOREVER_SECONDS), await begun(app, bob, FOREVER_SECONDS)
+            assert app.parts is not None
+            runner = app.parts.task_runner
+            async with httpx2.AsyncClient(timeout=60) as http:
+                token = app.issuer.keys.sign(said, typ="logout+jwt")
+                answer = await http.post(f"{app.url}/oauth/backchannel-logout", data={"logout_token": token})
+            await until(lambda: not runner.holds(hers))
+
+            assert answer.status_code == 200
+            assert runner.holds(his)
+            assert (await get(again, hers))["status"] == "cancelled"
+            assert (await get(bob, his))["status"] == "working"
+
+
 @pytest.mark.parametrize(
     ("column", "value", "owner"),
     [
@@ -159,7 +241,7 @@ async def test_a_row_handed_to_another_client_or_user_does_not_open(
     database = await Database.open(file_url(path), keys=keys, clock=lambda: now)
     own, lease = TaskOwner(Principal("issuer", "alice"), "claude"), Lease("here", timedelta(seconds=30))
     task = await database.tasks.create(
-        own, "a-task", scopes=None, tool="read", arguments="{}", lifetime=LIFETIME, lease=lease
+        own, "a-task", began=None, tool="read", arguments="{}", lifetime=LIFETIME, lease=lease
     )
     assert task is not None
     await database.tasks.finish(task, lease, TaskStatus.COMPLETED, outcome='{"text": "of alice"}')

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from nextcloud_mcp_server.auth.builtin.ended_sign_ins import SIGN_IN
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import (
     AlreadyAnswered,
@@ -298,6 +299,7 @@ class Tokens:
                 "scope": " ".join(sorted(grant.scopes)),
                 "iat": int(live.issued_at.timestamp()),
                 "exp": expires_at,
+                SIGN_IN: live.family_hash,
             },
         )
 

@@ -15,6 +15,7 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
 from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
+from nextcloud_mcp_server.auth.builtin.ended_sign_ins import EndedSignIns
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import NextcloudSignIn
 from nextcloud_mcp_server.auth.builtin.page_sign_in import PageSignIn
 from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
@@ -134,7 +135,9 @@ class Builtin(MultiUserMode[BuiltinAuth]):
             tokens,
         )
         clean_up = (consent_service.clean_up, authorization.clean_up, tokens.purge, clients.purge)
-        return auth, self.jobs(services, *clean_up)
+        streams = self.connections.streams
+        ended = EndedSignIns(database.oauth_tokens, streams=streams.tokens, end=streams.end)
+        return auth, (*self.jobs(services, *clean_up), ended.run)
 
     def _sign_in(self, services: Services, exchange_limiter: ExchangeLimiter) -> NextcloudSignIn:
         return NextcloudSignIn(

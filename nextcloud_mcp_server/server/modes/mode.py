@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+    from nextcloud_mcp_server.protocol.task_runner import TaskRunner
     from nextcloud_mcp_server.web.health import Try
     from nextcloud_mcp_server.web.middleware import WebConfig
 
@@ -99,6 +100,9 @@ class Mode(ABC, Generic[AuthT]):
     def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
         """Wrap the MCP endpoint in the limits of the sessions of each user."""
         return endpoint
+
+    def oversee(self, tasks: "TaskRunner") -> None:
+        """End these tasks, too, when what a token has begun must end."""
 
     @abstractmethod
     def web_config(self, public_urls: PublicUrls) -> "WebConfig":

@@ -35,18 +35,16 @@ from nextcloud_mcp_server.server.services import (
     sub_keys,
 )
 from nextcloud_mcp_server.settings.environment import Settings
-from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web.bearer import BearerLayer
-from nextcloud_mcp_server.web.caller import caller_of, scopes_of
+from nextcloud_mcp_server.web.caller import bearer_of, caller_of, scopes_of
 from nextcloud_mcp_server.web.known_browser import KnownBrowsers
 from nextcloud_mcp_server.web.limits import AddressLimits, Limits
 from nextcloud_mcp_server.web.metadata import WELL_KNOWN, Resource, metadata_routes
 from nextcloud_mcp_server.web.middleware import WebConfig
-from nextcloud_mcp_server.web.open_connections import OpenConnections
+from nextcloud_mcp_server.web.open_connections import Meant, OpenConnections
 from nextcloud_mcp_server.web.request_limiter import RequestLimiter, RequestRates
 from nextcloud_mcp_server.web.routes import multi_user_routes
 from nextcloud_mcp_server.web.server_card import ServerCard, card_routes
-from nextcloud_mcp_server.web.session_ids import LIFETIME
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
 
     from nextcloud_mcp_server.auth.builtin.authorization import Authorization
     from nextcloud_mcp_server.auth.consent.provisioning import Provisioning
+    from nextcloud_mcp_server.protocol.task_runner import TaskRunner
 
 logger = logging.getLogger(__name__)
 
@@ -146,15 +145,7 @@ class MultiUserMode(Mode[MultiUserAuthT]):
 
     def jobs(self, services: Services, *clean_up: Callable[[], Awaitable[object]]) -> tuple[Job, ...]:
         """Return the jobs: end the connections of released accounts, watch the clock, and `tidy` periodically."""
-
-        async def end_of(principals: frozenset[Principal]) -> None:
-            await self.connections.end_of(principals)
-            until = self.overrides.clock() + LIFETIME
-            for principal in principals:
-                # Those that no process has open now could be taken up again.
-                await services.database.ended_sessions.end_all(principal, expires_at=until)
-
-        ended = EndedAccounts(services.database, end_of)
+        ended = EndedAccounts(services.database, self.connections.end_of)
         watch = ClockWatch(self.overrides.clock)
         return ended.run, watch.run, lambda: run_periodically(*clean_up)
 
@@ -225,6 +216,14 @@ class MultiUserMode(Mode[MultiUserAuthT]):
     def limit_sessions(self, endpoint: "ASGIApp") -> "ASGIApp":
         """Let a user's new session end the oldest idle one beyond the limits."""
         return self.connections.limit_sessions(endpoint)
+
+    def oversee(self, tasks: "TaskRunner") -> None:
+        """End a user's tasks where their streams and sessions end."""
+
+        async def end(meant: Meant) -> None:
+            await tasks.end(lambda ctx: (bearer := bearer_of(ctx)) is not None and meant(bearer))
+
+        self.connections.end_tasks = end
 
     def web_config(self, public_urls: PublicUrls) -> WebConfig:
         """Let clients in with access tokens; browsers may come through the operator's proxies."""

@@ -102,7 +102,7 @@ class Server:
 
 
 async def instant(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-    work.begin()
+    work.begin("a-credential")
     return DONE
 
 
@@ -115,7 +115,7 @@ class Held:
 
     async def __call__(self, _: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         self.calls += 1
-        work.begin()
+        work.begin("a-credential")
         self.begun.set()
         try:
             await self.go_on.wait()
@@ -323,7 +323,7 @@ async def test_an_error_of_a_task_is_its_outcome_without_what_is_inside(cluster:
     go_on = anyio.Event()
 
     async def fail(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         raise RuntimeError("the password is secret")
 
@@ -396,7 +396,7 @@ async def test_the_progress_of_a_task_is_its_message(cluster: Cluster) -> None:
 
     async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         sent.append(work.report("Read 0 of 3 parts"))
-        work.begin()
+        work.begin("a-credential")
         await held.go_on.wait()
         sent.append(work.report("Read 1 of 3 parts"))
         await anyio.Event().wait()
@@ -421,7 +421,7 @@ async def test_a_name_that_is_no_unicode_in_the_progress_leaves_this_and_other_t
     async def report(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         name = "x\udcff.txt" if not begun else "Plan.pdf"
         begun.append(name)
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         work.report(f"Read {name}")
         server.tasks.runner.wake()
@@ -445,7 +445,7 @@ async def test_a_result_that_cannot_be_written_fails_its_task(cluster: Cluster) 
     go_on = anyio.Event()
 
     async def odd(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         return {**DONE, "structuredContent": {"path": object()}}
 
@@ -698,7 +698,7 @@ async def test_a_question_is_answered_once_and_its_key_is_never_used_again(clust
     go_on, seen = anyio.Event(), list[Any]()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         seen.append((ctx.params or {}).get("inputResponses"))
         if len(seen) == 3:
@@ -739,7 +739,7 @@ async def test_an_answer_that_is_none_is_refused(cluster: Cluster) -> None:
     go_on = anyio.Event()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
         return {"resultType": "input_required", "inputRequests": {"provision": question}}
@@ -883,6 +883,27 @@ async def test_a_cancellation_of_2025_11_25_is_answered_with_the_task(cluster: C
     assert (answer["taskId"], answer["status"]) == (task["taskId"], "cancelled")
 
 
+@pytest.mark.parametrize("unavailable", [False, True])
+async def test_tasks_whose_request_is_meant_are_stopped_and_cancelled_and_no_others(
+    cluster: Cluster, *, unavailable: bool
+) -> None:
+    """While nothing can be stored they are stopped all the same."""
+    stopped, goes_on = Held(), Held()
+    server, other = await cluster.server(stopped), await cluster.server(goes_on)
+    task, its = await server.call(), await other.call()
+
+    cluster.unavailable = unavailable
+    await server.tasks.runner.end(lambda ctx: ctx.method == "tools/call")
+    await other.tasks.runner.end(lambda ctx: ctx.method != "tools/call")
+    with anyio.fail_after(60):
+        await stopped.stopped.wait()
+    cluster.unavailable = False
+
+    assert (await server.get(task))["status"] == ("working" if unavailable else "cancelled")
+    assert (await other.get(its))["status"] == "working"
+    assert not goes_on.stopped.is_set()
+
+
 async def test_a_question_that_cannot_be_stored_fails_the_task(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -890,7 +911,7 @@ async def test_a_question_that_cannot_be_stored_fails_the_task(
     go_on = anyio.Event()
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         question: dict[str, Any] = {"method": "elicitation/create", "params": {}}
         return {"resultType": "input_required", "inputRequests": {"provision": question}}
@@ -918,7 +939,7 @@ async def test_a_consent_that_ends_on_its_page_lets_the_task_go_on(
         asked["inputRequests"] = {"provision": {"method": "elicitation/create", "params": {}}}
 
     async def ask(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        work.begin()
+        work.begin("a-credential")
         await go_on.wait()
         seen.append((ctx.params or {}).get("requestState"))
         return DONE if len(seen) > 1 else asked

@@ -3,7 +3,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nextcloud_mcp_server.storage.engine import Database
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import Elicitation, Principal
 
 WEEK = timedelta(days=7)
 BOB = Principal("https://issuer.example.org", "bob")
@@ -32,6 +32,24 @@ async def test_all_that_a_user_began_until_now_ends_and_what_others_or_they_begi
     assert await database.ended_sessions.is_ended("one", alice, begun_at=before)
     assert not await database.ended_sessions.is_ended("one", alice, begun_at=after)
     assert not await database.ended_sessions.is_ended("one", BOB, begun_at=before)
+
+
+async def test_all_that_a_user_began_ends_with_the_release_of_the_account(
+    *,
+    database: Database,
+    now: Callable[[], datetime],
+    alice: Principal,
+    ask: Callable[..., Awaitable[Elicitation]],
+    complete: Callable[..., Awaitable[bool]],
+) -> None:
+    await complete(await ask())
+    (holding,) = await database.accounts.all()
+
+    assert await database.accounts.release(holding)
+
+    assert await database.ended_sessions.is_ended("one", alice, begun_at=now())
+    assert not await database.ended_sessions.is_ended("one", alice, begun_at=now() + timedelta(seconds=1))
+    assert not await database.ended_sessions.is_ended("one", BOB, begun_at=now())
 
 
 async def test_of_many_sessions_those_are_found_that_ended_by_themselves_or_with_all_of_their_user(

@@ -16,6 +16,7 @@ from nextcloud_mcp_server.storage.task_records import (
     MOST_BYTES,
     MOST_KEPT,
     MOST_RUNNING,
+    Began,
     Lease,
     Task,
     TaskOwner,
@@ -40,7 +41,7 @@ async def begun(
     task = await database.tasks.create(
         owner,
         secrets.token_hex(16),
-        scopes=None,
+        began=None,
         tool="read",
         arguments=arguments,
         lifetime=LIFETIME,
@@ -126,7 +127,7 @@ async def test_a_user_has_so_many_running_tasks_at_most_and_another_user_others(
 ) -> None:
     running = [await begun(database, owner) for _ in range(MOST_RUNNING)]
     create = partial(
-        database.tasks.create, scopes=None, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
+        database.tasks.create, began=None, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
     )
 
     assert await create(TaskOwner(alice, "codex"), "one-more") is None
@@ -313,6 +314,33 @@ async def test_a_client_that_the_operator_removes_loses_the_tasks_of_all_its_use
     assert await status(database, other) is TaskStatus.COMPLETED
 
 
+@pytest.mark.parametrize("end", ["by its user", "not allowed any more", "by itself"])
+async def test_a_client_whose_sign_in_is_ended_loses_its_tasks_unless_it_ends_it_itself(
+    *,
+    database: Database,
+    owner: TaskOwner,
+    alice: Principal,
+    bob: Principal,
+    give_tokens: Callable[..., Awaitable[str]],
+    end: str,
+) -> None:
+    await give_tokens(alice, "claude", family="1")
+    own, tokens = await ended(database, owner), database.oauth_tokens
+    others = [
+        await ended(database, TaskOwner(alice, "codex")),
+        await ended(database, TaskOwner(bob, "claude")),
+    ]
+
+    if end == "by its user":
+        assert await tokens.end(alice, client_id="claude") == 1
+    else:
+        why = None if end == "by itself" else "ended: disabled at Nextcloud"
+        await tokens.revoke_family("alice claude 1", client_id="claude", why=why)
+
+    assert await status(database, own) is (TaskStatus.COMPLETED if end == "by itself" else None)
+    assert [await status(database, other) for other in others] == [TaskStatus.COMPLETED] * 2
+
+
 @pytest.mark.parametrize("change", ["paused", "scopes"])
 async def test_a_changed_permission_ends_the_tasks_of_its_client(
     database: Database, owner: TaskOwner, alice: Principal, change: str
@@ -346,7 +374,7 @@ async def test_a_restored_backup_brings_no_tasks_back(database: Database, owner:
     assert await status(database, task) is None
 
 
-@pytest.mark.parametrize("change", ["paused", "scopes", "client", "disconnect", None])
+@pytest.mark.parametrize("change", ["paused", "scopes", "client", "disconnect", "account", None])
 async def test_a_call_whose_permission_ended_while_it_worked_becomes_no_task(
     *,
     database: Database,
@@ -359,27 +387,33 @@ async def test_a_call_whose_permission_ended_while_it_worked_becomes_no_task(
 ) -> None:
     """What ends a permission deletes the tasks that are stored by then; a call is stored later."""
     alice, grants = owner.principal, database.grants
-    needed = frozenset({"notes:read"})
+    needed = Began("credential-1", frozenset({"notes:read"}))
     await complete(await ask(alice, "notes:read", "files:read"))
     create = partial(
         database.tasks.create, owner, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
     )
-    assert await create("before", scopes=needed) is not None
+    assert await create("before", began=needed) is not None
+
+    async def another_account() -> None:
+        await grants.disconnect(alice, audit=entry())
+        await complete(await ask(alice, "notes:read"), uid="alice2", credential_id="credential-2")
+
     changes = {
         "paused": lambda: grants.set_paused(alice, "claude", paused=True),
         "scopes": lambda: grants.set_scopes(alice, "claude", frozenset({"files:read"})),
         "client": lambda: grants.end_client(alice, "claude", audit=entry()),
         "disconnect": lambda: grants.disconnect(alice, audit=entry()),
-        None: lambda: grants.set_scopes(alice, "claude", needed),
+        "account": another_account,
+        None: lambda: grants.set_scopes(alice, "claude", needed.scopes),
     }
     await changes[change]()
 
     if change is None:
-        assert await create("after", scopes=needed) is not None
-        assert await create("of-another-tool", scopes=frozenset()) is not None
+        assert await create("after", began=needed) is not None
+        assert await create("of-another-tool", began=Began("credential-1", frozenset())) is not None
         return
     with pytest.raises(MissingScope, match="changed what this client may do"):
-        await create("after", scopes=needed)
+        await create("after", began=needed)
     assert await execute("SELECT count(*) FROM tasks") == [(0,)]
 
 
@@ -395,4 +429,4 @@ async def test_a_permission_of_another_client_or_user_makes_no_task(
 
     for other in (TaskOwner(owner.principal, "codex"), TaskOwner(bob, "claude")):
         with pytest.raises(MissingScope):
-            await create(other, "of-another", scopes=frozenset({"notes:read"}))
+            await create(other, "of-another", began=Began("credential-1", frozenset({"notes:read"})))

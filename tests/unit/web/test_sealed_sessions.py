@@ -19,11 +19,11 @@ from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.storage.crypto import KeyRing
 from nextcloud_mcp_server.storage.ended_sessions import EndedSessionRepository
 from nextcloud_mcp_server.storage.engine import Database, file_url
-from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.storage.records import SESSION_LIFETIME, Principal
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.exchanges import Exchanges
 from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE, SealedSessions
-from nextcloud_mcp_server.web.session_ids import LIFETIME, SessionIds
+from nextcloud_mcp_server.web.session_ids import SessionIds
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
 from nextcloud_mcp_server.web.stopping import StopState
 
@@ -234,7 +234,7 @@ async def test_a_session_that_was_begun_before_its_user_lost_the_account_comes_b
         session_id, clock = await one.begin(), replicas.clock
         clock.now += timedelta(seconds=1)
         await replicas.database.ended_sessions.end_all(
-            Principal(ISSUER, "alice"), expires_at=clock.now + LIFETIME
+            Principal(ISSUER, "alice"), expires_at=clock.now + SESSION_LIFETIME
         )
         clock.now += timedelta(seconds=1)
         later = await one.begin()
@@ -259,7 +259,7 @@ async def test_a_session_that_is_closed_for_others_is_opened_by_its_next_request
 async def test_an_old_session_is_not_opened_again_and_one_that_is_open_goes_on(replicas: Replicas) -> None:
     async with replicas.one() as one, replicas.one() as other:
         session_id = await one.begin()
-        replicas.clock.now += LIFETIME
+        replicas.clock.now += SESSION_LIFETIME
 
         assert (await one.call(session_id))[0] == 200
         assert (await other.call(session_id))[0] == 404
@@ -395,7 +395,7 @@ async def test_the_stream_of_a_session_that_ended_elsewhere_is_closed(
                     replicas.clock.now += timedelta(seconds=1)
                     repository = replicas.database.ended_sessions
                     await repository.end_all(
-                        Principal(ISSUER, "alice"), expires_at=replicas.clock.now + LIFETIME
+                        Principal(ISSUER, "alice"), expires_at=replicas.clock.now + SESSION_LIFETIME
                     )
                 else:
                     await other.end(ended)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.web.session_ids import LIFETIME, MOST_CHARACTERS, Owner, SessionIds
+from nextcloud_mcp_server.storage.records import SESSION_LIFETIME, Principal
+from nextcloud_mcp_server.web.session_ids import MOST_CHARACTERS, Owner, SessionIds
 
 ALICE = Owner(Principal("https://id.test", "alice"), "claude")
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -101,9 +101,9 @@ def test_an_id_has_its_time() -> None:
     clock = Clock()
     session_id = begun()
 
-    clock.now = NOW + LIFETIME - timedelta(seconds=1)
+    clock.now = NOW + SESSION_LIFETIME - timedelta(seconds=1)
     before = ids(clock=clock).open(session_id, ALICE)
-    clock.now = NOW + LIFETIME
+    clock.now = NOW + SESSION_LIFETIME
     after = ids(clock=clock).open(session_id, ALICE)
 
     assert before is not None

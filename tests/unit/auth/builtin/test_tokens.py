@@ -74,6 +74,7 @@ async def test_a_code_gives_tokens_for_what_was_allowed(desk: Desk) -> None:
         "scope": "notes:read notes:write",
         "iat": int(NOW.timestamp()),
         "exp": bearer.expires_at,
+        "sid": bearer.claims["sid"],
     }
 
 
