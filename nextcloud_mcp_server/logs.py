@@ -77,11 +77,12 @@ def set_up(
     *,
     stream: TextIO | None = None,
     reword: Callable[[str], str] | None = None,
-) -> None:
+) -> bool:
     """Send our own lines from `level` on, and warnings of libraries, to stderr.
 
     `form` is `json`, `text`, or `auto`: text at a terminal, else JSON. `reword` changes the text of our own lines.
-    Libraries stay at warnings even at `debug`: they would print headers, queries and note texts.
+    Libraries stay at warnings even at `debug`: they would print headers, queries and note texts. The answer is whether
+    the lines are text: between lines of JSON nothing else may stand.
     """
     target = stream or sys.stderr
     readable = target.isatty() if form == "auto" else form == "text"
@@ -99,6 +100,7 @@ def set_up(
     if not sys.warnoptions:
         warnings.simplefilter("default")
     logging.captureWarnings(capture=True)
+    return readable
 
 
 def new_request_id() -> str:

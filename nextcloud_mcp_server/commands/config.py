@@ -81,7 +81,8 @@ def print_key() -> None:
     result(new_key())
     say(
         "Set it in TOKEN_ENCRYPTION_KEYS, or put it into the file that TOKEN_ENCRYPTION_KEYS_FILE names. If there are "
-        "older keys, keep them after it: they open what they sealed."
+        "older keys, keep them after it: they open what they sealed. Keep a copy of the key in another place than the "
+        "backups of the database: without it every user has to connect again."
     )
 
 

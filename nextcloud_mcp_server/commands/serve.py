@@ -21,7 +21,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 10_000
 def serve(settings: Settings) -> None:
     """Serve until the client disconnects (stdio) or the operator stops the server (HTTP)."""
     # The lines name the option where it set the value, for as long as the server runs.
-    logs.set_up(settings.log_level, settings.log_format, reword=by_option)
+    is_text = logs.set_up(settings.log_level, settings.log_format, reword=by_option)
     if not settings.sandbox:
         settings.require_nextcloud()
     if settings.token_encryption_keys:
@@ -37,7 +37,7 @@ def serve(settings: Settings) -> None:
     port = claim_port(settings.host, settings.port) if settings.transport == "http" else 0
 
     def listening() -> None:
-        say(greeting(settings, port))
+        announce(settings, port, is_text=is_text)
 
     # Imports create many permanent objects and no garbage; collecting would take a twentieth of the start.
     gc.disable()
@@ -56,19 +56,24 @@ def serve(settings: Settings) -> None:
         anyio.run(app.run_stdio, settings, listening)
 
 
+def announce(settings: Settings, port: int, *, is_text: bool) -> None:
+    """Say where the server listens: in some lines for a reader, or as one line of a log for programs."""
+    if is_text:
+        say(greeting(settings, port))
+        return
+    where = "stdio" if settings.transport == "stdio" else mcp_url(settings, port)
+    fields = {"nextcloud": _nextcloud(settings), "connect": how_to_connect(settings, port)}
+    logger.info("listening on %s", where, extra=fields)
+
+
 def greeting(settings: Settings, port: int) -> str:
     """Return the text at the start: the server's address, its Nextcloud, and how a client connects."""
-    if settings.sandbox:
-        behind, option = "the built-in sandbox Nextcloud (alice and bob; nothing is kept)", "--sandbox"
-    else:
-        behind = settings.require_nextcloud()
-        option = f"--nextcloud {behind}"
+    behind, connect = _nextcloud(settings), f"To connect a client: {how_to_connect(settings, port)}"
     if settings.transport == "stdio":
         return (
             "Nextcloud MCP server, listening on stdio: it waits for a client to speak.\n"
             f"Nextcloud: {behind}\n"
-            f"To connect a client: {program()} config claude-code {option} "
-            "(claude-desktop, vscode, cursor, codex)"
+            f"{connect}"
         )
     lines = [
         f"Nextcloud MCP server, listening on {mcp_url(settings, port)}",
@@ -78,16 +83,30 @@ def greeting(settings: Settings, port: int) -> str:
         if not settings.server_url.endswith(f":{port}"):
             lines.append(f"For the reverse proxy: {_url(settings.host, port)}")
         lines.append(f"Users sign in at {settings.oidc_issuer or settings.nextcloud_public_url or behind}.")
-        lines.append(f"To connect a client: add {settings.resource_url} to it as a remote MCP server.")
-        return "\n".join(lines)
+        return "\n".join([*lines, connect])
     if settings.no_local_auth:
         lines.append("No secret is asked for: every program on this computer can call (--no-local-auth).")
     else:
         lines.append("Clients need the bearer secret of this server.")
+    return "\n".join([*lines, connect])
+
+
+def _nextcloud(settings: Settings) -> str:
+    if settings.sandbox:
+        return "the built-in sandbox Nextcloud (alice and bob; nothing is kept)"
+    return settings.require_nextcloud()
+
+
+def how_to_connect(settings: Settings, port: int) -> str:
+    """Return what a user does, or the command, to connect a client."""
+    if settings.transport == "stdio":
+        option = "--sandbox" if settings.sandbox else f"--nextcloud {settings.require_nextcloud()}"
+        return f"{program()} config claude-code {option} (claude-desktop, vscode, cursor, codex)"
+    if settings.multi_user:
+        return f"add {settings.resource_url} to it as a remote MCP server."
     default = Settings.model_fields["port"].default
     at = ("" if port == default else f" --port {port}") + (" --sandbox" if settings.sandbox else "")
-    lines.append(f"To connect a client: {program()} config claude-code --http{at} (vscode, cursor, codex)")
-    return "\n".join(lines)
+    return f"{program()} config claude-code --http{at} (vscode, cursor, codex)"
 
 
 def mcp_url(settings: Settings, port: int) -> str:

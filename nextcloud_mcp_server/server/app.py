@@ -30,35 +30,37 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
     """Serve over HTTP until the operator stops the server; calls `listening` when it accepts connections.
 
     Raises:
-        ConfigurationError: The database or the identity provider can never be used with these settings.
+        ConfigurationError: The database, the identity provider or a port can never be used with these settings.
         StorageError: The database can never be used.
     """
     from nextcloud_mcp_server.server.http_app import build_http_app  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.server.readiness import refuse_unusable_database  # noqa: PLC0415 - HTTP only
     from nextcloud_mcp_server.web import connections, stopping  # noqa: PLC0415 - HTTP only
 
+    exports = ExitStack()
     async with with_nextcloud(settings) as own:
-        await refuse_unusable_database(own)
-        last_calls = stopping.LastCalls()
-        urls = PublicUrls.of(own, host, port)
-        app, parts = build_http_app(own, urls, overrides=Overrides(), last_calls=last_calls)
-        limits = connections.ConnectionLimits(own.proxies)
-        config = connections.server_config(app, limits, host=host, port=port)
-        config.timeout_graceful_shutdown = stopping.LAST_STREAMS_SECONDS
-        exports = ExitStack()
-        serving = stopping.StoppingServer(
-            config,
-            last_calls,
-            listening=listening,
-            stopped=exports.close,
-            drain_seconds=own.shutdown_drain_seconds,
-        )
-
-        def stop() -> None:
-            serving.should_exit = True
-
         with exports:
+            # First: a port that is taken is refused before this server has made a file.
             exports.enter_context(exported(own))
+            await refuse_unusable_database(own)
+            last_calls = stopping.LastCalls()
+            urls = PublicUrls.of(own, host, port)
+            app, parts = build_http_app(own, urls, overrides=Overrides(), last_calls=last_calls)
+            limits = connections.ConnectionLimits(own.proxies)
+            config = connections.server_config(app, limits, host=host, port=port)
+            config.timeout_graceful_shutdown = stopping.LAST_STREAMS_SECONDS
+            serving = stopping.StoppingServer(
+                config,
+                last_calls,
+                listening=listening,
+                stopped=exports.close,
+                drain_seconds=own.shutdown_drain_seconds,
+                last_calls_seconds=stopping.LAST_CALLS_SECONDS,
+            )
+
+            def stop() -> None:
+                serving.should_exit = True
+
             async with _checking_nextcloud(own):
                 await _serve_checked(serving.serve, check=parts.mode.check_at_start, stop=stop)
 

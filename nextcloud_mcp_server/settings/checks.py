@@ -81,8 +81,8 @@ def _own(settings: Fields) -> Iterator[Callable[[Fields], None]]:
             yield _check_own_root
 
 
-#: What only a server over HTTP exports.
-_OF_HTTP = ("metrics_port", "otel_exporter_otlp_endpoint")
+#: What only a server over HTTP does.
+_OF_HTTP = ("metrics_port", "otel_exporter_otlp_endpoint", "shutdown_drain_seconds")
 
 
 def looks_wrong(settings: Fields) -> list[str]:
@@ -100,7 +100,7 @@ def looks_wrong(settings: Fields) -> list[str]:
     if settings.multi_user:
         return found + _looks_wrong_for_multi_user(settings)
     if settings.transport == "stdio":
-        given = [name for name in _OF_HTTP if getattr(settings, name) is not None]
+        given = [name for name in _OF_HTTP if getattr(settings, name)]
         found += [
             f"{env_name(name)} has no effect over stdio: set it for a server over HTTP." for name in given
         ]

@@ -58,8 +58,8 @@ class StoppingServer(uvicorn.Server):
         *,
         listening: Callable[[], None],
         stopped: Callable[[], None],
-        drain_seconds: float = 0,
-        last_calls_seconds: float = LAST_CALLS_SECONDS,
+        drain_seconds: float,
+        last_calls_seconds: float,
     ) -> None:
         super().__init__(config)
         self._last_calls = last_calls

@@ -98,7 +98,7 @@ async def test_serve_with_the_sandbox_over_http_says_where_it_listens_and_answer
 ) -> None:
     async with stdio_app.process("serve", "--sandbox", "--transport", "http", "--port", "0") as process:
         await until(lambda: "listening on" in stdio_app.log.read_text("utf-8"))
-        (url,) = re.findall(r"listening on (\S+)", stdio_app.log.read_text("utf-8"))
+        (url,) = re.findall(r'listening on ([^\s"]+)', stdio_app.log.read_text("utf-8"))
         answers = await answer_of(url, stdio_app)
         process.send_signal(signal.SIGTERM)
         with anyio.fail_after(60):

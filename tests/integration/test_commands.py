@@ -192,7 +192,9 @@ def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, monkeypatch: Pa
 
     assert answer["id"] == 1
     assert out == ""
-    assert err.startswith("Nextcloud MCP server, listening on stdio")
+    # Not at a terminal the log is JSON, and nothing else stands between its lines.
+    assert json.loads(err.splitlines()[0])["event"] == "listening on stdio"
+    assert [line for line in err.splitlines() if not isinstance(json.loads(line), dict)] == []
     assert process.returncode == 0
 
 
@@ -211,9 +213,11 @@ def test_over_http_it_says_where_it_listens_and_asks_for_the_secret(
                 break
         # It says so when it does, so the first request is answered.
         with httpx2.Client() as client:
-            response = client.post(said[-1].split()[-1], json=INITIALIZE)
+            line = json.loads(said[-1])
+            response = client.post(line["event"].split()[-1], json=INITIALIZE)
         process.terminate()
         process.communicate(timeout=600)
 
     assert "made the secret" in "".join(said)
+    assert line["connect"].startswith("nextcloud-mcp-server config claude-code --http --port ")
     assert response.status_code == 401

@@ -140,6 +140,7 @@ def test_a_new_key_goes_to_stdout_alone(monkeypatch: Patch, capsys: Capture) -> 
     assert code == 0
     assert len(out.strip()) == 43
     assert "TOKEN_ENCRYPTION_KEYS" in err
+    assert "Keep a copy of the key in another place than the backups of the database" in err
 
 
 def test_a_client_s_configuration_goes_to_stdout_and_its_place_to_stderr(

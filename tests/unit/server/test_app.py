@@ -1,4 +1,5 @@
 import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from unittest.mock import Mock
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import app
 from nextcloud_mcp_server.server.app import check_server
 from nextcloud_mcp_server.server.services import Overrides
@@ -34,6 +36,17 @@ async def test_the_sandbox_is_started_and_named_where_it_is_asked_for(tmp_path: 
 
     assert same is plain
     assert status.json()["productname"]
+
+
+async def test_a_port_for_metrics_that_is_taken_is_refused_before_the_server_makes_a_file(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"METRICS_PORT={port} cannot be served"):
+            await app.run_http(configured(tmp_path, metrics_port=port), "127.0.0.1", 0, Mock())
+
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a folder of the test
 
 
 STATUS = {
@@ -82,6 +95,7 @@ async def test_what_is_no_nextcloud_is_named_with_the_command_that_checks(
 
 START = """
 import sys
+from nextcloud_mcp_server.errors import ConfigurationError
 from nextcloud_mcp_server.server import app
 from nextcloud_mcp_server.server.composition import build_server
 from nextcloud_mcp_server.server.modes.personal import Personal

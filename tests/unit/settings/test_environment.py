@@ -346,6 +346,7 @@ def test_what_cannot_work_or_be_safe_is_refused_with_the_fix(
         ({"host": "0.0.0.0", "transport": "http"}, "listens on 0.0.0.0, not only on this computer"),
         ({"sandbox": True, "nextcloud_host": CLOUD}, "NEXTCLOUD_HOST is not used with --sandbox."),
         ({"metrics_port": 9464}, "METRICS_PORT has no effect over stdio: set it for a server over HTTP."),
+        ({"shutdown_drain_seconds": 5}, "SHUTDOWN_DRAIN_SECONDS has no effect over stdio"),
         (
             {"otel_exporter_otlp_endpoint": "https://c.example.org"},
             "OTEL_EXPORTER_OTLP_ENDPOINT has no effect over stdio",
