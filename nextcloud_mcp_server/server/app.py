@@ -43,15 +43,15 @@ async def run_http(settings: Settings, host: str, port: int, listening: Callable
             # First: a port that is taken is refused before this server has made a file.
             exports.enter_context(exported(own))
             await refuse_unusable_database(own)
-            last_calls = stopping.LastCalls()
+            stop_state = stopping.StopState()
             urls = PublicUrls.of(own, host, port)
-            app, parts = build_http_app(own, urls, overrides=Overrides(), last_calls=last_calls)
+            app, parts = build_http_app(own, urls, overrides=Overrides(), stop_state=stop_state)
             limits = connections.ConnectionLimits(own.proxies)
             config = connections.server_config(app, limits, host=host, port=port)
             config.timeout_graceful_shutdown = stopping.LAST_STREAMS_SECONDS
             serving = stopping.StoppingServer(
                 config,
-                last_calls,
+                stop_state,
                 listening=listening,
                 stopped=exports.close,
                 drain_seconds=own.shutdown_drain_seconds,

@@ -23,7 +23,7 @@ from nextcloud_mcp_server.web.middleware import guard
 from nextcloud_mcp_server.web.open_streams import OpenStreamTracker
 from nextcloud_mcp_server.web.sealed_sessions import SealedSessions
 from nextcloud_mcp_server.web.session_ids import SessionIds
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 if TYPE_CHECKING:
     from nextcloud_mcp_server.storage.ended_sessions import EndedSessionRepository
@@ -34,12 +34,12 @@ def build_http_app(
     public_urls: PublicUrls,
     *,
     overrides: Overrides,
-    last_calls: LastCalls | None = None,
+    stop_state: StopState | None = None,
 ) -> tuple[ASGIApp, ServerParts[Any]]:
-    """Build the ASGI application of the mode in the settings; `last_calls` is what its server knows of its stop."""
+    """Build the ASGI application of the mode in the settings; `stop_state` is what its server knows of its stop."""
     mode = mode_of(settings, public_urls, overrides)
     parts = build_server(mode)
-    app = _mcp_app(parts, mode.routes(parts.services), last_calls or LastCalls())
+    app = _mcp_app(parts, mode.routes(parts.services), stop_state or StopState())
     guarded = guard(mode.protect(app, parts.services), mode.web_config(public_urls))
     return HttpLog(parts.network.shows_cloud(guarded), mcp_path=MCP_PATH), parts
 
@@ -59,7 +59,7 @@ def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -
             return Builtin(settings, public_urls.page_url, overrides)
 
 
-def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], last_calls: LastCalls) -> Starlette:
+def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], stop_state: StopState) -> Starlette:
     """Put the MCP endpoint and the pages into one application, which runs the background work."""
     sessions = _sessions(parts)
 
@@ -69,10 +69,10 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], last_calls: La
             yield
 
     # These layers are for the endpoint alone, so no page passes them.
-    exchanges = Exchanges(sessions.handle_request, last_calls)
+    exchanges = Exchanges(sessions.handle_request, stop_state)
     streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
     mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
-    readiness = Readiness(parts_to_try(parts), last_calls)
+    readiness = Readiness(parts_to_try(parts), stop_state)
     ready_route = Route("/readyz", readiness.readyz, methods=["GET"])
     return Starlette(routes=[mcp_route, ready_route, *pages], lifespan=lifespan)
 

@@ -28,12 +28,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.formats import untrusted
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 #: The key of the ASGI scope in which the first layer that parses the message stores it.
 MESSAGE = "nextcloud_mcp_server.message"
 
-#: A request that is answered by a stream without an end; a stop does not wait for it.
+#: Is answered by a stream without an end, as GET is.
 _STREAM = "subscriptions/listen"
 METHODS = "GET, POST, DELETE, OPTIONS"
 
@@ -65,9 +65,9 @@ _CUT_OFF = (
 class Exchanges:
     """Wraps the MCP endpoint, inside the layer that verifies tokens."""
 
-    def __init__(self, app: ASGIApp, last_calls: LastCalls) -> None:
+    def __init__(self, app: ASGIApp, stop_state: StopState) -> None:
         self._app = app
-        self._last_calls = last_calls
+        self._stop_state = stop_state
         self._under_way: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,6 +79,9 @@ class Exchanges:
             await Response(status_code=405, headers={"Allow": METHODS})(scope, receive, send)
         elif scope["method"] == "POST":
             await self._post(scope, receive, send)
+        elif scope["method"] == "GET":
+            with self._stop_state.stream():
+                await self._app(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -99,7 +102,7 @@ class Exchanges:
             return
         fields, scope = cast("dict[str, Any]", message), {**scope, MESSAGE: message}
         request_id = fields.get("id") if "method" in fields else None
-        with nullcontext() if fields.get("method") == _STREAM else self._last_calls.one():
+        with self._stop_state.stream() if fields.get("method") == _STREAM else nullcontext():
             await self._once(request_id, scope, receive, send)
 
     async def _once(self, request_id: object, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,12 @@ class Readiness:
     def __init__(
         self,
         parts: Mapping[str, Try],
-        last_calls: LastCalls,
+        stop_state: StopState,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts = dict(parts)
-        self._last_calls = last_calls
+        self._stop_state = stop_state
         self._monotonic = monotonic
         self._trying = anyio.Lock()
         self._tried_at: float | None = None
@@ -55,7 +55,7 @@ class Readiness:
 
         A server that is about to stop tries nothing: new requests belong elsewhere.
         """
-        if self._last_calls.is_stopping:
+        if self._stop_state.is_stopping:
             return JSONResponse({"status": "stopping"}, _UNAVAILABLE, _AGAIN)
         failing = await self.failing()
         body = {

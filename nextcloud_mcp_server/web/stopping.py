@@ -2,7 +2,8 @@
 
 1. At the signal `/readyz` answers 503, and the server serves for `drain_seconds`: whoever asks there sends new requests
    elsewhere.
-2. The port is closed, and idle connections. Calls that are under way have `LAST_CALLS_SECONDS` to end.
+2. The port is closed, and a moment later what is idle of the connections: requests that have arrived are read until
+   then. Requests that are under way have `LAST_CALLS_SECONDS` to end.
 3. uvicorn stops: streams end, and what is still under way is cut off.
 
 A second signal ends all of this at once.
@@ -28,21 +29,21 @@ LAST_STREAMS_SECONDS: Final = 1
 _LOOK_SECONDS: Final = 0.1
 
 
-class LastCalls:
-    """Counts the calls that are under way, and tells whether the server has begun to stop."""
+class StopState:
+    """Tells whether the server has begun to stop, and counts the streams without an end, for which it does not wait."""
 
     def __init__(self) -> None:
         self.is_stopping = False
-        self.under_way = 0
+        self.streams = 0
 
     @contextmanager
-    def one(self) -> Generator[None]:
-        """Count a call until the context ends."""
-        self.under_way += 1
+    def stream(self) -> Generator[None]:
+        """Count a request as a stream until the context ends."""
+        self.streams += 1
         try:
             yield
         finally:
-            self.under_way -= 1
+            self.streams -= 1
 
 
 class StoppingServer(uvicorn.Server):
@@ -54,7 +55,7 @@ class StoppingServer(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        last_calls: LastCalls,
+        stop_state: StopState,
         *,
         listening: Callable[[], None],
         stopped: Callable[[], None],
@@ -62,13 +63,13 @@ class StoppingServer(uvicorn.Server):
         last_calls_seconds: float,
     ) -> None:
         super().__init__(config)
-        self._last_calls = last_calls
+        self._stop_state = stop_state
         self._listening = listening
         self._stopped = stopped
         self._drain_seconds = drain_seconds
         self._last_calls_seconds = last_calls_seconds
         self._closes_at: float | None = None
-        self._is_closed = False
+        self._is_closed = self._is_idle_closed = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen, and say so."""
@@ -83,13 +84,13 @@ class StoppingServer(uvicorn.Server):
         """
         # uvicorn raises them again after the end, so that the process ends as by the signal.
         self._captured_signals.append(sig)
-        if self._last_calls.is_stopping:
+        if self._stop_state.is_stopping:
             self.should_exit = self.force_exit = True
-        self._last_calls.is_stopping = True
+        self._stop_state.is_stopping = True
 
     async def on_tick(self, counter: int) -> bool:
         """Go on with the stop, several times a second; return whether uvicorn shall stop."""
-        if self._last_calls.is_stopping and not self.should_exit:
+        if self._stop_state.is_stopping and not self.should_exit:
             self._go_on()
         return await super().on_tick(counter)
 
@@ -107,14 +108,18 @@ class StoppingServer(uvicorn.Server):
             self._is_closed = True
             for server in self.servers:
                 server.close()
+            return
+        if not self._is_idle_closed:
+            self._is_idle_closed = True
             for connection in list(self.server_state.connections):
                 connection.shutdown()
-        if not self._last_calls.under_way or now >= self._closes_at + self._last_calls_seconds:
+        under_way = len(self.server_state.tasks) - self._stop_state.streams
+        if under_way <= 0 or now >= self._closes_at + self._last_calls_seconds:
             self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what was asked, close the connections, and say so."""
-        self._last_calls.is_stopping = True
+        self._stop_state.is_stopping = True
         async with anyio.create_task_group() as group:
             group.start_soon(self._end_at_second_signal, group.cancel_scope)
             await super().shutdown(sockets)

@@ -241,7 +241,7 @@ async def test_while_one_after_the_other_is_restarted_no_call_of_2026_fails_and_
         await both_answer()
         done.set()
 
-    # A connection that is opened at the moment of the stop is closed before its request is read: at most one each time.
+    # A call that takes longer than the last ones may is cut off, as the held one: at most one each time.
     assert "Send it again in a few seconds" in told[0]
     assert answers.pop(f"handshake {told[0]}", 0) <= 2
     assert set(answers) == WORKS

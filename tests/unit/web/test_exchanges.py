@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS, Exchanges
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {}}
 SESSION = {"Mcp-Session-Id": "one"}
@@ -28,7 +28,7 @@ async def unreached(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def client(app: App) -> httpx2.AsyncClient:
-    asgi = Exchanges(app, LastCalls())
+    asgi = Exchanges(app, StopState())
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(asgi), base_url="http://mcp.test")
 
 
@@ -171,7 +171,7 @@ async def test_an_id_that_is_under_way_in_a_session_is_refused_and_its_first_req
 
 async def test_a_message_that_a_layer_further_out_has_read_is_not_read_again() -> None:
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
-        await Exchanges(answered, LastCalls())({**scope, MESSAGE: CALL}, receive, send)
+        await Exchanges(answered, StopState())({**scope, MESSAGE: CALL}, receive, send)
 
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(outer), base_url="http://mcp.test") as http:
         answer = await http.post("/mcp", content=b"not looked at")
@@ -201,7 +201,7 @@ async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(Exchanges(running, LastCalls()), scope(), receive, send)
+        group.start_soon(Exchanges(running, StopState()), scope(), receive, send)
         if cut_off:
             await waiting.wait()
             group.cancel_scope.cancel()
@@ -254,6 +254,31 @@ async def test_a_client_that_disconnects_within_a_body_starts_nothing() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await Exchanges(unreached, LastCalls())(scope(), receive, send)
+    await Exchanges(unreached, StopState())(scope(), receive, send)
 
     assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("method", "message", "streams"),
+    [
+        ("GET", None, 1),
+        ("POST", {**CALL, "method": "subscriptions/listen"}, 1),
+        ("POST", CALL, 0),
+        ("DELETE", None, 0),
+    ],
+)
+async def test_a_stop_knows_which_requests_are_streams_without_an_end(
+    method: str, message: dict[str, Any] | None, streams: int
+) -> None:
+    stop_state, seen = StopState(), list[int]()
+
+    async def count(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(stop_state.streams)
+        await Response()(scope, receive, send)
+
+    transport = httpx2.ASGITransport(Exchanges(count, stop_state))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://mcp.test") as http:
+        await http.request(method, "/mcp", json=message)
+
+    assert (seen, stop_state.streams) == ([streams], 0)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from nextcloud_mcp_server.errors import StorageError
 from nextcloud_mcp_server.web import health
 from nextcloud_mcp_server.web.health import Readiness
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 
 class Part:
@@ -40,7 +40,7 @@ async def asked(readiness: Readiness) -> tuple[int, Mapping[str, object]]:
 
 
 async def test_it_is_ready_if_every_part_works() -> None:
-    status, body = await asked(Readiness({"database": Part(), "nextcloud": Part()}, LastCalls()))
+    status, body = await asked(Readiness({"database": Part(), "nextcloud": Part()}, StopState()))
 
     assert (status, body) == (200, {"status": "ready", "parts": {"database": "ok", "nextcloud": "ok"}})
 
@@ -48,7 +48,7 @@ async def test_it_is_ready_if_every_part_works() -> None:
 async def test_the_part_that_fails_is_named_without_the_reason_which_the_log_has(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    readiness = Readiness({"database": Part("db.internal refuses."), "nextcloud": Part()}, LastCalls())
+    readiness = Readiness({"database": Part("db.internal refuses."), "nextcloud": Part()}, StopState())
 
     status, body = await asked(readiness)
 
@@ -58,7 +58,7 @@ async def test_the_part_that_fails_is_named_without_the_reason_which_the_log_has
 
 
 async def test_a_health_check_is_told_when_to_ask_again() -> None:
-    answer = await Readiness({"database": Part("away")}, LastCalls()).readyz(
+    answer = await Readiness({"database": Part("away")}, StopState()).readyz(
         Request({"type": "http", "method": "GET", "headers": []})
     )
 
@@ -67,7 +67,7 @@ async def test_a_health_check_is_told_when_to_ask_again() -> None:
 
 async def test_a_result_holds_for_some_seconds_and_for_everybody_who_asks_meanwhile() -> None:
     part, clock = Part(), Clock()
-    readiness = Readiness({"nextcloud": part}, LastCalls(), monotonic=clock)
+    readiness = Readiness({"nextcloud": part}, StopState(), monotonic=clock)
 
     async with anyio.create_task_group() as group:
         for _ in range(20):
@@ -82,7 +82,7 @@ async def test_it_is_ready_again_when_the_part_is_back_and_both_are_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     part, clock = Part("away."), Clock()
-    readiness = Readiness({"database": part}, LastCalls(), monotonic=clock)
+    readiness = Readiness({"database": part}, StopState(), monotonic=clock)
     statuses: list[int] = []
 
     with caplog.at_level(logging.WARNING):
@@ -98,17 +98,17 @@ async def test_it_is_ready_again_when_the_part_is_back_and_both_are_logged_once(
 async def test_a_part_that_does_not_answer_fails_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "MOST_SECONDS", 0.05)
 
-    status, body = await asked(Readiness({"nextcloud": anyio.sleep_forever, "database": Part()}, LastCalls()))
+    status, body = await asked(Readiness({"nextcloud": anyio.sleep_forever, "database": Part()}, StopState()))
 
     assert (status, body["parts"]) == (503, {"nextcloud": "fails", "database": "ok"})
 
 
 async def test_a_server_that_stops_is_not_ready_and_tries_nothing() -> None:
-    part, last_calls = Part(), LastCalls()
-    readiness = Readiness({"nextcloud": part}, last_calls)
+    part, stop_state = Part(), StopState()
+    readiness = Readiness({"nextcloud": part}, stop_state)
     before, _ = await asked(readiness)
 
-    last_calls.is_stopping = True
+    stop_state.is_stopping = True
     status, body = await asked(readiness)
 
     assert before == 200

@@ -25,7 +25,7 @@ from nextcloud_mcp_server.web.exchanges import Exchanges
 from nextcloud_mcp_server.web.sealed_sessions import ONLY_HERE, SealedSessions
 from nextcloud_mcp_server.web.session_ids import LIFETIME, SessionIds
 from nextcloud_mcp_server.web.session_limiter import SessionLimiter
-from nextcloud_mcp_server.web.stopping import LastCalls
+from nextcloud_mcp_server.web.stopping import StopState
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 INITIALIZE: dict[str, Any] = {
@@ -62,7 +62,7 @@ class Replica:
 
     @asynccontextmanager
     async def http(self, user: str | None = "alice/claude") -> AsyncGenerator[httpx2.AsyncClient]:
-        exchanges = Exchanges(self.sessions.handle_request, LastCalls())
+        exchanges = Exchanges(self.sessions.handle_request, StopState())
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if user is not None:
@@ -414,7 +414,7 @@ async def test_a_session_that_a_refused_request_takes_up_counts_among_those_of_i
 
     async with replicas.one() as after:
         after.limiter = SessionLimiter(
-            Exchanges(after.sessions.handle_request, LastCalls()), most_of_client=2
+            Exchanges(after.sessions.handle_request, StopState()), most_of_client=2
         )
         statuses: list[int] = []
         for session_id in session_ids:
