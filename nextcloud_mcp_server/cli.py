@@ -143,6 +143,22 @@ def demo(
 
 
 @app.command()
+def sandbox(
+    *,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = 8080,
+    version: Annotated[
+        ProfileName, typer.Option("--sandbox-version", help="The Nextcloud that the sandbox answers like.")
+    ] = USUAL,
+) -> None:
+    """Run the built-in sandbox Nextcloud by itself, to rehearse a server for many users."""
+    from nextcloud_mcp_server.commands.sandbox import serve_sandbox as run
+
+    run(port, version)
+
+
+@app.command()
 def connect(
     *,
     nextcloud: NextcloudOption = None,

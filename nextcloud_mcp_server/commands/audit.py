@@ -79,7 +79,7 @@ async def _export(settings: Settings, since: datetime | None, person: str | None
 async def _entries(database: Database, since: datetime | None, person: str | None) -> AsyncGenerator[Found]:
     """Yield each entry with the user id of its account, the newest first."""
     held = {holding.principal: holding.uid for holding in await database.accounts.all()}
-    people = None if person is None else _principals(held, person)
+    people = None if person is None else await _principals(database, held, person)
     before: int | None = None
     while True:
         batch = await database.audit.latest(limit=_AT_ONCE, before=before, since=since, people=people)
@@ -90,15 +90,16 @@ async def _entries(database: Database, since: datetime | None, person: str | Non
         before = batch[-1].number
 
 
-def _principals(held: dict[Principal, str], person: str) -> list[Principal]:
-    """Return the principals of a Nextcloud user id, or of a subject at the identity provider."""
-    found = [principal for principal, uid in held.items() if person in (uid, principal.subject)]
+async def _principals(database: Database, held: dict[Principal, str], person: str) -> list[Principal]:
+    """Return the principals of a Nextcloud user id, or of a subject, also of one that holds no account any more."""
+    found = {principal for principal, uid in held.items() if person in (uid, principal.subject)}
+    found.update(await database.audit.with_subject(person))
     if not found:
         raise ConfigurationError(
             f"No user is known here as {person!r}: name a Nextcloud user id, or the subject at the identity provider, "
             "as 'audit list' shows them."
         )
-    return found
+    return list(found)
 
 
 def _since(text: str | None) -> datetime | None:

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 #: As a user meets them: try, connect, run, check; then what an operator of many users needs; then other MCP servers.
 _ORDER: Final = (
     *("demo", "connect", "config", "serve", "doctor"),
-    *("setup", "grants", "accounts", "clients", "audit", "keys", "db"),
+    *("setup", "grants", "accounts", "clients", "audit", "keys", "db", "sandbox"),
     *("client", "bridge"),
 )
 #: What typer's checks of a value begin with, from the library that they use.

@@ -69,7 +69,10 @@ def setup_nextcloud(
     """
     logs.set_up("error")
     if into is not None and all((into / name).is_file() for name in FILES):
-        say(f"Registered already: the client's id and secret are in {into}.")
+        say(
+            f"Registered already: the client's id and secret are in {into}. If Nextcloud no longer knows that client, "
+            f"or this server has another address now, delete {' and '.join(FILES)} there and run this again."
+        )
         return
     say(
         f"This registers the client “{client_name(settings)}” at {settings.require_nextcloud()}, "

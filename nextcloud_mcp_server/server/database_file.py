@@ -25,6 +25,18 @@ _VERSION_QUERY = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a co
 _KEYS_QUERY = f"SELECT key_id FROM {KEY_TABLE}"  # noqa: S608 - a constant of ours
 #: Another process migrates the file, or holds its lock for another reason.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+#: A full disk, a folder that cannot be written, a disk that fails: the file itself may be sound.
+_NOT_THE_FILE = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+#: An extended error code holds the general one in its lowest byte.
+_GENERAL = 0xFF
 #: As much as one transaction of SQLite writes at least, with its log.
 _PROBE_BYTES = 65_536
 
@@ -211,8 +223,14 @@ def _read(file: Path) -> Stored:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             return _stored(connection)
     except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode in _BUSY:
+        code = error.sqlite_errorcode & _GENERAL
+        if code in _BUSY:
             return Stored(None)
+        if code in _NOT_THE_FILE:
+            raise StorageError(
+                f"{file} cannot be opened ({error}): check the free space, and that this account may write the file "
+                "and its folder."
+            ) from error
         kind = StorageError if isinstance(error, sqlite3.OperationalError) else ForeignDatabase
         raise kind(
             f"{file} cannot be read as a database ({error}): put back a backup, or move it away and "

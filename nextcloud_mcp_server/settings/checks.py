@@ -238,8 +238,9 @@ def _check_multi_user(settings: Fields) -> None:
     if settings.sandbox and not (mode == "oidc" and settings.grant_provider == "login_flow"):
         # It is created at each start, so it has no OAuth client and no user could consent.
         raise ConfigurationError(
-            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}, or see two users play "
-            f"with 'nextcloud-mcp-server demo --mode {mode}'."
+            f"--sandbox knows no OAuth client of this server: leave it out with MODE={mode}. See two users play with "
+            f"'nextcloud-mcp-server demo --mode {mode}', or rehearse with 'nextcloud-mcp-server sandbox' "
+            "(docs/operate/rehearsal.md)."
         )
     if settings.transport == "stdio":
         raise ConfigurationError(

@@ -106,6 +106,13 @@ class AuditRepository:
             rows = (await connection.execute(query)).all()
         return [NumberedEntry(row.number, _entry(self._transactions.keys, row)) for row in rows]
 
+    async def with_subject(self, subject: str) -> list[Principal]:
+        """Return the principals with this subject that an entry is about, whether or not they hold an account."""
+        query = select(audit.c.issuer).where(audit.c.subject == subject).distinct().order_by(audit.c.issuer)
+        async with self._transactions.reading() as connection:
+            issuers = (await connection.execute(query)).scalars().all()
+        return [Principal(issuer, subject) for issuer in issuers]
+
     async def purge(self, *, before: datetime) -> int:
         """Delete the entries from before a time, and return their number.
 

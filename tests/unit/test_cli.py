@@ -49,6 +49,7 @@ def run(arguments: list[str], monkeypatch: Patch, capsys: Capture) -> tuple[int,
     [
         "serve",
         "demo",
+        "sandbox",
         "connect",
         "grants list",
         "grants revoke",

@@ -266,7 +266,10 @@ async def _oauth2_client(
             "OAuth2 client",
             "known to Nextcloud, with our redirect URI (its secret cannot be tried)",
         )
-    again = "run 'nextcloud-mcp-server setup nextcloud' and set what it prints."
+    again = (
+        "run 'nextcloud-mcp-server setup nextcloud' and set what it prints (with --into, delete the two files that it "
+        "wrote first), then start the server again."
+    )
     if registered is None:
         return Finding(
             Verdict.FAIL, "OAuth2 client", f"Nextcloud does not know NEXTCLOUD_OAUTH_CLIENT_ID: {again}"

@@ -122,6 +122,16 @@ def test_an_unknown_person_is_refused(settings: Settings) -> None:
         audit.export_entries(settings, since=None, person="nobody")
 
 
+def test_a_person_who_holds_no_account_any_more_is_found_by_the_subject(
+    settings: Settings, capsys: Capture
+) -> None:
+    append(settings, [timedelta()])
+
+    audit.export_entries(settings, since=None, person=ALICE.subject)
+
+    assert json.loads(capsys.readouterr().out)["subject"] == ALICE.subject
+
+
 def test_without_a_database_there_is_nothing_and_none_is_made(settings: Settings, capsys: Capture) -> None:
     audit.list_entries(settings, since=None, person=None, limit=50, as_json=False)
     audit.export_entries(settings, since=None, person=None)

@@ -508,6 +508,7 @@ def test_the_client_can_be_written_into_files_once_and_is_not_printed(
     assert told.out == ""
     assert client.client_secret not in told.err
     assert "Registered already" in told.err
+    assert "delete nextcloud-client-id and nextcloud-client-secret there and run this again" in told.err
 
 
 def test_nothing_is_made_where_its_secret_could_not_be_kept(sandbox: Sandbox, tmp_path: Path) -> None:

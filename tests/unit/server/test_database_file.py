@@ -205,3 +205,18 @@ def test_a_full_disk_is_told_before_anything_is_written(tmp_path: Path) -> None:
             refuse_unwritable(configured(tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_no_reason_to_put_a_backup_back(tmp_path: Path) -> None:
+    """SQLite then says “disk I/O error”, since there is no room for the file that its readers share."""
+    resource = pytest.importorskip("resource")
+    sqlite(tmp_path / "state.db", "PRAGMA journal_mode = wal", "CREATE TABLE one (x TEXT)")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(StorageError) as caught:
+            refuse_unusable_file(configured(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot be opened (disk I/O error): check the free space" in str(caught.value)
+    assert not isinstance(caught.value, ForeignDatabase)

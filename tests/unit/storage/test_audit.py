@@ -32,6 +32,18 @@ async def test_no_user_reads_the_entries_of_others(
     assert [line.action for line in await database.audit.recent(bob, 10)] == ["two"]
 
 
+async def test_a_subject_is_found_at_every_issuer_once(
+    database: Database, entry: Entry, alice: Principal, bob: Principal
+) -> None:
+    elsewhere = Principal(f"{alice.issuer}/other", alice.subject)
+    await database.audit.append(
+        [entry("one", alice), entry("two", alice), entry("three", elsewhere), entry("four", bob)]
+    )
+
+    assert await database.audit.with_subject(alice.subject) == [alice, elsewhere]
+    assert await database.audit.with_subject("nobody") == []
+
+
 async def test_an_entry_names_its_object_or_none_and_the_name_is_sealed(
     database: Database, entry: Entry, alice: Principal, url: str
 ) -> None:
