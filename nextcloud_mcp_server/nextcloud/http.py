@@ -30,7 +30,7 @@ from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.telemetry import metrics, spans
 
-_MAX_BYTES = 33_554_432
+_MAX_BYTES = 16_777_216
 _MAX_ERROR_BYTES = 262_144
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
@@ -135,8 +135,7 @@ class NextcloudHttp:
         `path` is percent-encoded and starts with "/". `sentences` replaces error messages by status, and responses
         with the statuses in `answers` are returned instead of raised. `patient` lets Nextcloud take the whole time
         limit until the response begins. `repeat` overrides the rule of repetition, which by default follows from the
-        method and headers (see `repeating`). A response of more than `memory_permit.LARGE_BYTES` waits for the user's
-        permit, which the call then has until its end.
+        method and headers (see `repeating`). When its responses are large, the call waits for the user's permit.
 
         Raises:
           NextcloudError: A status ≥ 400, a response for another user, or a connection error.
@@ -382,7 +381,8 @@ def _checked(path: str) -> str:
 async def _answer(
     response: httpx2.Response, max_bytes: int, permitted: Callable[[], Awaitable[None]]
 ) -> httpx2.Response:
-    read = await body.read(response, max_bytes, permitted=permitted)
+    with memory_permit.ResponseBytes(permitted) as counted:
+        read = await body.read(response, max_bytes, counted=counted)
     if read.request.method not in READING:
         error_mapping.refuse_page(read)
     return read

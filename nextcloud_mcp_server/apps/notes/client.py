@@ -231,6 +231,8 @@ class NotesClient(AppClient):
                     raise
                 size = max(1, size // 8)
                 continue
+            # The reader counts what it keeps.
+            memory_permit.dropped()
             yield page
             cursor = page.cursor
             if cursor is None:
@@ -325,6 +327,8 @@ class NotesClient(AppClient):
             except errors.EtagMismatch:
                 if not attempts:
                     raise
+                # Both texts are read again.
+                memory_permit.dropped()
             except errors.Locked:
                 # Nothing was written after seconds of attempts; the writer that holds the lock may produce the next
                 # text to edit.
