@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 from anyio import lowlevel
+from anyio.abc import TaskGroup
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
@@ -332,21 +333,30 @@ async def test_of_a_compressed_response_no_more_is_read_before_the_permit(
 
 
 async def test_a_call_that_ends_while_a_part_of_it_waits_leaves_the_permit_to_others() -> None:
+    done = list[bool]()
+
     async def wait() -> None:
         await memory_permit.take("alice")
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group, memory_permit.of_call():
-            await memory_permit.take("alice")
-
-            async def other() -> None:
-                async with memory_permit.of_call():
-                    group.start_soon(wait)
-                    await settle()
-
-            await apart(other)
+    async def ends_early(group: TaskGroup) -> None:
         async with memory_permit.of_call():
-            await memory_permit.take("alice")
+            group.start_soon(wait)
+            await settle()
+
+    async def next_one() -> None:
+        async with memory_permit.of_call():
+            await wait()
+        done.append(True)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            async with memory_permit.of_call():
+                await memory_permit.take("alice")
+                await apart(partial(ends_early, group))
+                group.start_soon(partial(apart, next_one))
+                await settle()
+
+    assert done == [True]
 
 
 @pytest.mark.parametrize("of_one_call", [True, False], ids=["parts", "calls"])
