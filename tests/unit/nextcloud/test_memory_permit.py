@@ -349,12 +349,11 @@ async def test_a_call_that_ends_while_a_part_of_it_waits_leaves_the_permit_to_ot
         done.append(True)
 
     with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            async with memory_permit.of_call():
-                await memory_permit.take("alice")
-                await apart(partial(ends_early, group))
-                group.start_soon(partial(apart, next_one))
-                await settle()
+        async with anyio.create_task_group() as group, memory_permit.of_call():
+            await memory_permit.take("alice")
+            await apart(partial(ends_early, group))
+            group.start_soon(partial(apart, next_one))
+            await settle()
 
     assert done == [True]
 
