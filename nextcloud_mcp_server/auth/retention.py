@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from nextcloud_mcp_server.auth.clock_watch import running_seconds
+
 if TYPE_CHECKING:
     # The type only: importing SQLAlchemy is left to the first call that needs it.
     from nextcloud_mcp_server.storage.engine import Database
@@ -21,16 +23,28 @@ CONSENT_REQUESTS_KEPT = timedelta(days=7)
 
 
 class Retention:
-    """The background job; several servers of one database may run it at once."""
+    """The background job; several servers of one database may run it at once.
 
-    def __init__(self, database: "Database", *, audit_days: int, clock: Callable[[], datetime]) -> None:
+    A clock that jumps ahead deletes nothing early: not more time counts than has passed since the start.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        *,
+        audit_days: int,
+        clock: Callable[[], datetime],
+        running: Callable[[], float] = running_seconds,
+    ) -> None:
         self._database = database
         self._audit_days = audit_days
         self._clock = clock
+        self._running = running
+        self._began = clock() - timedelta(seconds=running())
 
     async def purge(self) -> None:
         """Delete once what is too old now."""
-        now = self._clock()
+        now = min(self._clock(), self._began + timedelta(seconds=self._running()))
         await self._database.elicitations.purge(before=now - CONSENT_REQUESTS_KEPT)
         await self._database.tasks.purge()
         if self._audit_days:

@@ -135,7 +135,7 @@ class NextcloudHttp:
         `path` is percent-encoded and starts with "/". `sentences` replaces error messages by status, and responses
         with the statuses in `answers` are returned instead of raised. `patient` lets Nextcloud take the whole time
         limit until the response begins. `repeat` overrides the rule of repetition, which by default follows from the
-        method and headers (see `repeating`). When its responses are large, the call waits for the user's permit.
+        method and headers (see `retry`). A large response needs the user's permit (see `memory_permit`).
 
         Raises:
           NextcloudError: A status ≥ 400, a response for another user, or a connection error.

@@ -65,7 +65,7 @@ class _Call:
                 permit = _PERMITS[uid]
                 await permit.semaphore.acquire()
                 if self.has_ended:
-                    # Nobody would give it back.
+                    # Work that outlived its call waited; nobody would give the permit back.
                     permit.semaphore.release()
                 else:
                     self._permit = permit

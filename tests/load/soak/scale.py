@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from subprocess import DEVNULL
 
 import anyio
 import asyncpg
@@ -142,8 +143,23 @@ async def _served(people: int, processes: int, server: str | None) -> AsyncGener
                 yield served
 
 
-async def throughput(server: str | None, *, calls: int, rounds: int) -> None:
-    """Let one process, and then two, answer as many calls as they can; twice."""
+@asynccontextmanager
+async def _limited(pids: tuple[int, ...], percent: int | None) -> AsyncGenerator[None]:
+    """Let each process have only a part of a processor (`apt-get install cpulimit`)."""
+    async with AsyncExitStack() as stack:
+        for pid in pids if percent is not None else ():
+            command = ["cpulimit", "--pid", str(pid), "--limit", str(percent)]
+            running = await stack.enter_async_context(await anyio.open_process(command, stdout=DEVNULL))
+            stack.callback(running.terminate)
+        yield
+
+
+async def throughput(server: str | None, *, calls: int, rounds: int, percent: int | None) -> None:
+    """Let one process, and then two, answer as many calls as they can; twice.
+
+    Two processes, the database and the clients need more than two cores. Where each process has only a part of one,
+    as with `percent`, two answer twice as many calls unless they wait for something that they share.
+    """
     people = 200
     rows: list[tuple[str, ...]] = [("processes", "calls per second", "servers", "database", "bench", "busy")]
     for processes in (1, 2) * rounds:
@@ -152,7 +168,8 @@ async def throughput(server: str | None, *, calls: int, rounds: int) -> None:
             load, meter = Load(served), Meter(served, served.cluster)
             # Each user is known to each process before.
             await load.calls(names[:people] * 2 * processes, rate=None)
-            found = await spent(meter, calls, partial(load.calls, names, rate=None))
+            async with _limited(served.pids, percent):
+                found = await spent(meter, calls, partial(load.calls, names, rate=None))
         busy = (found.servers + found.database + found.bench) / found.seconds
         rows.append((str(processes), *found.row(), f"{busy:.2f} cores"))
         _say(markdown(rows))
@@ -212,12 +229,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of each size (30)")
     parser.add_argument("--calls", type=int, default=2000, help="calls for the throughput (2000)")
     parser.add_argument("--rounds", type=int, default=2, help="times that the throughput is measured (2)")
+    parser.add_argument("--percent", type=int, help="of a core that each process has for the throughput")
     options = parser.parse_args()
     server = os.environ.get("TEST_POSTGRES_URL")
 
     async def run() -> None:
         if "throughput" in options.steps:
-            await throughput(server, calls=options.calls, rounds=options.rounds)
+            await throughput(server, calls=options.calls, rounds=options.rounds, percent=options.percent)
         if "cost" in options.steps:
             await cost(server, options.sizes, seconds=options.seconds)
 

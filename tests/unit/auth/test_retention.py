@@ -49,7 +49,7 @@ async def test_a_consent_request_is_known_for_a_week_after_its_end(
 ) -> None:
     asked = await ask(process, harness)
     await process.decline(asked.elicitation_id)
-    retention = Retention(process.database, audit_days=0, clock=harness.clock)
+    retention = Retention(process.database, audit_days=0, clock=harness.clock, running=harness.clock.seconds)
     found = partial(process.database.elicitations.find, asked.elicitation_id)
 
     harness.clock.forward(timedelta(days=6).total_seconds())
@@ -61,19 +61,43 @@ async def test_a_consent_request_is_known_for_a_week_after_its_end(
     assert await found() is None
 
 
+async def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(
+    harness: ProcessHost, process: Process
+) -> None:
+    await log(process, harness, 31, 29)
+    asked = await ask(process, harness)
+    await process.decline(asked.elicitation_id)
+    passed = 0.0
+    retention = Retention(process.database, audit_days=30, clock=harness.clock, running=lambda: passed)
+
+    harness.clock.forward(timedelta(days=365).total_seconds())
+    await retention.purge()
+    assert await actions(process, harness) == ["consent", "29"]
+    assert await process.database.elicitations.find(asked.elicitation_id) is not None
+
+    passed += timedelta(days=2).total_seconds()
+    await retention.purge()
+    assert await actions(process, harness) == ["consent"]
+
+
 async def test_a_database_that_fails_once_is_tried_again(
-    harness: ProcessHost, process: Process, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
+    harness: ProcessHost,
+    process: Process,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "nextcloud_mcp_server")
     await log(process, harness, 40, 1)
+    retention = Retention(process.database, audit_days=30, clock=lambda: datetime.now(UTC))
     moments = iter([OSError("the disk is full")])
+    purge = retention.purge
 
-    def clock() -> datetime:
+    async def fail_once() -> None:
         for error in moments:
             raise error
-        return datetime.now(UTC)
+        await purge()
 
-    retention = Retention(process.database, audit_days=30, clock=clock)
+    monkeypatch.setattr(retention, "purge", fail_once)
     with anyio.move_on_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(partial(retention.run, every_seconds=0.01))

@@ -169,6 +169,27 @@ async def test_work_that_outlives_the_call_that_began_it_is_no_part_of_it() -> N
     assert taken == [True, False]
 
 
+async def test_work_that_gets_the_permit_after_its_call_has_ended_does_not_keep_it() -> None:
+    async def wait() -> None:
+        await memory_permit.take("alice")
+
+    async def has_it_first() -> None:
+        async with memory_permit.of_call():
+            await memory_permit.take("alice")
+            await begun.wait()
+
+    begun = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(has_it_first)
+        await settle()
+        async with memory_permit.of_call():
+            group.start_soon(wait)
+            await settle()
+        begun.set()
+
+    assert not await is_held("alice")
+
+
 @pytest.mark.parametrize(
     ("content", "headers"),
     [(LARGE, {}), (gzip.compress(LARGE), {"Content-Encoding": "gzip"})],
