@@ -26,12 +26,13 @@ from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
-from nextcloud_mcp_server.formats import character_references
+from nextcloud_mcp_server.formats import character_references, passage
 from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
 from nextcloud_mcp_server.tools import answer, pagination, untrusted_text
 from nextcloud_mcp_server.tools.documents import AT_ONCE, Documents
@@ -417,3 +418,20 @@ def test_the_characters_of_a_strangers_text_are_removed_in_pieces() -> None:
 
     assert untrusted_text.seen(text) == "aé" * 100_000
     assert untrusted_text.seen("") == ""
+
+
+@pytest.mark.parametrize("tool", ["nc_notes_append_content", "nc_notes_edit_note"])
+async def test_a_note_that_would_be_held_many_times_in_an_edit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """An edit of a note of 14 MB with one emoji took 220 MB."""
+    monkeypatch.setattr(passage, "_MOST_MEMORY", 3000)
+    sandbox = Sandbox.demo()
+    store = NoteStore(sandbox.state.users["alice"], sandbox.state.clock)
+    long = store.create(Changes(title="long", content="😀" + "a" * 1000))
+    asked = {"content": "x"} if tool == "nc_notes_append_content" else {"old_text": "😀", "new_text": "x"}
+
+    with pytest.raises(errors.TooLarge):
+        await call(account_in(sandbox), tool, note_id=str(long.file_id), **asked)
+
+    assert all(one.method == "GET" for one in sandbox.requests.records)
