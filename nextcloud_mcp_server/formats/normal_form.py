@@ -28,5 +28,5 @@ def pieces(text: str) -> Iterator[str]:
     if text.isascii():
         yield text
         return
-    for part in _compiled(_PIECE).findall(text):
-        yield from _compiled(_RUN).split(part)
+    for part in _compiled(_PIECE).finditer(text):
+        yield from _compiled(_RUN).split(part[0])

@@ -3,14 +3,30 @@
 Text and passage may be megabytes long, and both may be repetitive: `a` two million times, in `a` four million times.
 """
 
+from sys import getsizeof
 from typing import Final
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, TooLarge
 
 #: More occurrences than these are not counted: each count is one more search through the text.
 _MOST_COUNTED: Final = 10
 #: The largest text that a replacement may lead to. Replacing each `a` of 4 MB by 4 MB would take all memory.
 _MOST_CHARACTERS: Final = 8_388_608
+#: The memory of a text that can be edited: an edit holds it several times. A character takes one to four bytes.
+_MOST_MEMORY: Final = 16_777_216
+
+
+def refuse_long(text: str) -> None:
+    """Refuse to edit a text that takes too much memory.
+
+    Raises:
+      TooLarge: It takes too much.
+    """
+    if getsizeof(text) > _MOST_MEMORY:
+        raise TooLarge(
+            f"It has {len(text):,} characters, too many to be edited here, so nothing was changed: "
+            "edit it in Nextcloud."
+        )
 
 
 def times(text: str, passage: str) -> int:

@@ -6,6 +6,7 @@ also where `isdecimal` has accepted it.
 
 import json
 import re
+from collections import deque
 from typing import Final
 
 #: Enough for a 64-bit number.
@@ -13,6 +14,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 #: A string of JSON; one that does not end reaches to the end of the text.
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _ELEMENTS: Final = (b",", b"[", b"{")
+_PIECE: Final = 65_536
 
 
 def integer(text: str) -> int | None:
@@ -42,7 +44,27 @@ def has_more_elements(text: bytes, most: int) -> bool:
         return False
     # An object of so many elements has twice as many strings, with two quotes each; a quote in a string is escaped.
     strings = text.count(b'"') - text.count(b'\\"')
-    return strings > 4 * most + 2 or _elements(_STRING.sub(b"", text)) > most
+    return strings > 4 * most + 2 or _outside_strings(text, most) > most
+
+
+def _outside_strings(text: bytes, most: int) -> int:
+    """Count the elements outside of strings, up to more than `most`.
+
+    It is done in pieces: all strings at once take twenty times the text, and no other thread runs meanwhile.
+    """
+    found = at = 0
+    while at < len(text) and found <= most:
+        end = min(at + _PIECE, len(text))
+        last = next(iter(deque(_STRING.finditer(text, at, end), maxlen=1)), None)
+        # A string at the end of the piece may go on; an escape may be cut, too.
+        if last is not None and last.end() >= end - 1 and end < len(text):
+            if last.start() == at and (whole := _STRING.match(text, at)) is not None:
+                at = whole.end()
+                continue
+            end = last.start()
+        found += _elements(_STRING.sub(b"", text[at:end]))
+        at = end
+    return found
 
 
 def _elements(text: bytes) -> int:

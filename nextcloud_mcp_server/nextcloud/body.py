@@ -1,14 +1,14 @@
 """Reads the body of a response within a size limit, counted after decompression."""
 
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import error_mapping
-from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES
+from nextcloud_mcp_server.nextcloud.memory_permit import ResponseBytes
 from nextcloud_mcp_server.nextcloud.sanitize import escaped_start
 
 #: How much of a response is read where its beginning is enough.
@@ -52,7 +52,9 @@ class _Body:
                 self.data += chunk
             elif not inflate.eof:
                 # What follows the end would be kept by the decompressor, without end.
-                self.data += inflate.decompress(inflate.unconsumed_tail + chunk, most + 1 - len(self.data))
+                # A limit of 0 would be none.
+                room = max(1, most + 1 - len(self.data))
+                self.data += inflate.decompress(inflate.unconsumed_tail + chunk, room)
         except zlib.error:
             raise errors.ServerFault(
                 f"Nextcloud's answer arrived damaged. {error_mapping.IN_DOUBT}"
@@ -64,11 +66,11 @@ async def read(
     max_bytes: int,
     *,
     cut: bool = False,
-    permitted: Callable[[], Awaitable[None]] | None = None,
+    counted: ResponseBytes | None = None,
 ) -> httpx2.Response:
     """Read a body of at most `max_bytes`; `cut` returns the beginning of a longer one.
 
-    More than `max_bytes` is never held in memory. `permitted` is awaited before more than `LARGE_BYTES` is read.
+    More than `max_bytes` is never held in memory. `counted` counts the body while it is read.
 
     Raises:
       ServerFault: The body is damaged, incomplete, or in a content coding that was not requested.
@@ -78,16 +80,16 @@ async def read(
     if coding not in ("", "gzip"):
         raise unasked(coding)
     body, received = _Body(coding), 0
-    # What is small needs no permit.
-    free = min(max_bytes, LARGE_BYTES) if permitted is not None else max_bytes
+    most = max_bytes if counted is None else counted.most(max_bytes)
     # The undecoded stream: httpx2 would inflate a whole chunk, however large the result.
     async for chunk in cast("httpx2.AsyncByteStream", response.stream):
         received += len(chunk)
-        body.add(chunk, free)
-        if permitted is not None and free < len(body.data) <= max_bytes:
-            await permitted()
-            permitted, free = None, max_bytes
-            body.add(b"", free)
+        body.add(chunk, most)
+        if counted is not None and len(body.data) <= max_bytes:
+            await counted.count(len(body.data))
+            most = counted.most(max_bytes)
+            # Of a compressed body, what did not fit before.
+            body.add(b"", most)
         if len(body.data) > max_bytes or received > max_bytes + _MOST_LOOKED_AT:
             if cut:
                 break

@@ -6,11 +6,13 @@ Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. PROP
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from sys import getsizeof
 from typing import Final
 
 from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud import etag as etags
+from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
@@ -66,16 +68,18 @@ class CalendarTrash:
         self._home = dav.Tree.of("calendars", http.uid)
 
     async def all(self) -> list[Trashed]:
-        """Fetch all deleted objects of the user's own calendars."""
+        """Fetch all deleted objects of the user's own calendars; those that do not fit in memory are left out."""
         depth = {"Depth": "1"}
-        async with entries.ask(
-            self._http, "REPORT", self._home, _OBJECTS, body=_QUERY, headers=depth, longest=_LONGEST
-        ) as found:
-            return [
-                _trashed(segments[-1], response)
-                async for segments, response in found
-                if len(segments) == len(_OBJECTS) + 1
-            ]
+        with HeldBytes(self._http.uid) as held:
+            async with entries.ask(
+                self._http, "REPORT", self._home, _OBJECTS, body=_QUERY, headers=depth, longest=_LONGEST
+            ) as found:
+                return [
+                    trashed
+                    async for segments, response in found
+                    if len(segments) == len(_OBJECTS) + 1
+                    and held.take(getsizeof((trashed := _trashed(segments[-1], response)).text))
+                ]
 
     async def restore(self, trashed: Trashed) -> None:
         """Restore a deleted object to its former calendar.

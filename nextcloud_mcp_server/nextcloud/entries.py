@@ -1,7 +1,7 @@
 """Files and folders, read from DAV responses."""
 
-from collections.abc import AsyncGenerator, AsyncIterable, Collection, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,7 +12,7 @@ import httpx2
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import untrusted
-from nextcloud_mcp_server.nextcloud import dav, error_mapping, multistatus, remarks
+from nextcloud_mcp_server.nextcloud import dav, error_mapping, memory_permit, multistatus, remarks
 from nextcloud_mcp_server.nextcloud import etag as etags
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
@@ -165,16 +165,54 @@ def _day(text: str) -> str:
 
 def responses_of(
     response: httpx2.Response,
+    chunks: AsyncIterable[bytes] | None = None,
     *,
     sentences: Mapping[int, str] | None = None,
     longest: int = multistatus.MAX_RESPONSE_BYTES,
 ) -> AsyncGenerator[list[DavResponse]]:
-    """Parse a multistatus while it arrives.
+    """Parse a multistatus while it arrives; `chunks` is its body, where that was begun.
 
     An error document that follows it is raised as its status would be.
     """
     refused = partial(error_mapping.from_second_document, response=response, sentences=sentences or {})
-    return multistatus.read(response.aiter_bytes(), longest=longest, refused=refused)
+    return multistatus.read(chunks or response.aiter_bytes(), longest=longest, refused=refused)
+
+
+@asynccontextmanager
+async def _in_turn(
+    opened: Callable[[], AbstractAsyncContextManager[httpx2.Response]], uid: str
+) -> AsyncGenerator[tuple[httpx2.Response, AsyncIterable[bytes]]]:
+    """Open a response; a large one when it is its turn.
+
+    A list that has to wait is broken off and requested again, so that it keeps neither a connection nor its beginning.
+    """
+    with memory_permit.ListTurn(uid) as turn:
+        async with opened() as response:
+            chunks = response.aiter_bytes()
+            beginning = await _beginning(chunks)
+            if len(beginning) <= memory_permit.LARGE_LIST_BYTES or turn.take_now():
+                yield response, _joined(beginning, chunks)
+                return
+            del beginning
+        await turn.take()
+        async with opened() as response:
+            yield response, response.aiter_bytes()
+
+
+async def _beginning(chunks: AsyncIterable[bytes]) -> bytes:
+    """Read a list up to the size from which it is large; a shorter one completely."""
+    read = bytearray()
+    async for chunk in chunks:
+        read += chunk
+        if len(read) > memory_permit.LARGE_LIST_BYTES:
+            break
+    return bytes(read)
+
+
+async def _joined(beginning: bytes, rest: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    yield beginning
+    async for chunk in rest:
+        yield chunk
 
 
 @asynccontextmanager
@@ -199,9 +237,10 @@ async def ask(
       NotNextcloud: The response has answers, and all of them are about other places.
     """
     sent, url = {**dav.XML_HEADERS, **(headers or {})}, url or tree.url(segments)
+    opened = partial(http.stream, method, url, headers=sent, content=body, sentences=sentences)
     async with (
-        http.stream(method, url, headers=sent, content=body, sentences=sentences) as response,
-        aclosing(responses_of(response, sentences=sentences, longest=longest)) as batches,
+        _in_turn(opened, http.uid) as (response, chunks),
+        aclosing(responses_of(response, chunks, sentences=sentences, longest=longest)) as batches,
         aclosing(_inside(tree, batches, {response.url.host, http.base.host, http.web.host})) as found,
     ):
         yield found

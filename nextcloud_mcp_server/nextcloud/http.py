@@ -30,7 +30,7 @@ from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.telemetry import metrics, spans
 
-_MAX_BYTES = 33_554_432
+_MAX_BYTES = 16_777_216
 _MAX_ERROR_BYTES = 262_144
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
@@ -381,7 +381,8 @@ def _checked(path: str) -> str:
 async def _answer(
     response: httpx2.Response, max_bytes: int, permitted: Callable[[], Awaitable[None]]
 ) -> httpx2.Response:
-    read = await body.read(response, max_bytes, permitted=permitted)
+    with memory_permit.ResponseBytes(permitted) as counted:
+        read = await body.read(response, max_bytes, counted=counted)
     if read.request.method not in READING:
         error_mapping.refuse_page(read)
     return read

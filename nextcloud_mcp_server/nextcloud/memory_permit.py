@@ -1,19 +1,29 @@
 """The permit to hold much content in memory: one call of a user has it at a time, from when it needs it to its end.
 
-A response of 32 MB takes several times that once it is parsed, a text ten times that in an edit, and a search holds
+A response of 16 MB takes several times that once it is parsed, a text ten times that in an edit, and a search holds
 many: a user's calls at once would hold gigabytes. Other users never wait for it.
+
+A call needs the permit when its responses together are large: the parts of one call, such as a search in twenty places,
+can hold as much as one large response. With the permit, too, they are limited.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 from weakref import WeakValueDictionary
 
 import anyio
 
-#: A response of up to so many bytes needs no permit. Nearly all are smaller.
-LARGE_BYTES: Final = 262_144
+from nextcloud_mcp_server import errors
+
+#: Responses of up to so many bytes in one call need no permit. Those of nearly all calls are smaller.
+LARGE_BYTES: Final = 131_072
+#: The bytes of all responses of one call, unless it says with `dropped` that it keeps less.
+MOST_BYTES: Final = 33_554_432
+#: A list that is parsed while it arrives needs the permit only beyond so many bytes: what is kept of it takes less.
+LARGE_LIST_BYTES: Final = 1_048_576
 
 
 class _Permit:
@@ -30,6 +40,14 @@ class _Call:
         self._taking = anyio.Lock(fast_acquire=True)
         self._permit: _Permit | None = None
         self.has_ended = False
+        #: The bytes of the responses that it may still hold.
+        self.held = 0
+        #: Its large lists are parsed one after the other, since one entry may take tens of megabytes.
+        self.list_turn = anyio.Lock(fast_acquire=True)
+
+    @property
+    def has_permit(self) -> bool:
+        return self._permit is not None
 
     def take_now(self, uid: str) -> bool:
         if self._permit is None:
@@ -97,3 +115,97 @@ async def take(uid: str) -> None:
     call = _current()
     if call is not None:
         await call.take(uid)
+
+
+def dropped() -> None:
+    """Say that the current call keeps nothing of the responses so far, or counts what it keeps in `HeldBytes`."""
+    call = _current()
+    if call is not None:
+        call.held = 0
+
+
+class ResponseBytes:
+    """Counts the bytes of one response while it is read; they are given back if that fails.
+
+    `wait` is awaited once, when the responses of the call have become large: after it the call has the permit.
+    """
+
+    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+        self._call = _current()
+        self._wait = wait
+        self._counted = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._call is not None:
+            self._call.held -= self._counted
+
+    def most(self, max_bytes: int) -> int:
+        """Return how many bytes this response may have now, of at most `max_bytes`."""
+        if self._call is None:
+            return max_bytes
+        limit = MOST_BYTES if self._call.has_permit else LARGE_BYTES
+        return min(max_bytes, self._counted + max(0, limit - self._call.held))
+
+    async def count(self, size: int) -> None:
+        """Count this response, which has `size` bytes by now; wait for the permit where the call needs it.
+
+        Raises:
+          TooLarge: The responses of the call are too large together.
+        """
+        call = self._call
+        if call is None:
+            return
+        call.held += size - self._counted
+        self._counted = size
+        if call.held > LARGE_BYTES and not call.has_permit:
+            await self._wait()
+        if call.held > MOST_BYTES:
+            raise errors.TooLarge(
+                "Nextcloud's answers are larger together than this server holds for one call. Ask for less."
+            )
+
+
+class ListTurn:
+    """The turn of one large list of the user `uid`: one call has it at a time, and one part of that call."""
+
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+        self._call = _current()
+        self._is_mine = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_mine and self._call is not None:
+            self._call.list_turn.release()
+
+    def take_now(self) -> bool:
+        """Take the turn if it is free; True where there is nothing to wait for."""
+        if self._call is None or self._is_taken_here:
+            return True
+        if not self._call.take_now(self._uid) or self._call.list_turn.locked():
+            return False
+        self._call.list_turn.acquire_nowait()
+        self._is_mine = True
+        return True
+
+    async def take(self) -> None:
+        """Wait for the turn."""
+        if self._call is not None:
+            await self._call.take(self._uid)
+            await self._call.list_turn.acquire()
+            self._is_mine = True
+
+    @property
+    def _is_taken_here(self) -> bool:
+        # A list within a list.
+        call = self._call
+        return call is not None and call.list_turn.statistics().owner == anyio.get_current_task()

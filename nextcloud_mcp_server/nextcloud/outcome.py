@@ -15,6 +15,8 @@ from nextcloud_mcp_server.nextcloud.spelling import composed
 #: The earlier value of a newly created object.
 NEW: Final = object()
 _LONGEST: Final = 60
+#: Texts of more characters are compared as they are.
+_LONG: Final = 100_000
 _LISTED: Final = 10
 
 
@@ -62,8 +64,12 @@ def compare(app: str, parts: Iterable[Part]) -> str | None:
 
 
 def _is_same(left: object, right: object) -> bool:
-    # Texts of megabytes are hardly ever spelled differently, and normalising them takes a second.
-    return left == right or _plain(left) == _plain(right)
+    # Long texts are hardly ever spelled differently, and normalising them takes seconds.
+    return left == right or (not _is_long(left) and not _is_long(right) and _plain(left) == _plain(right))
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, str) and len(value) > _LONG
 
 
 def _plain(value: object) -> object:
@@ -74,7 +80,7 @@ def _plain(value: object) -> object:
 
 
 def _shown(value: object) -> str:
-    if _plain(value) is None:
+    if value is None or value in ("", []):
         return "empty"
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import file_errors, ocs
@@ -19,6 +19,8 @@ from nextcloud_mcp_server.nextcloud.user_cache import UserCache
 _PROVIDERS: Final = "/search/providers"
 #: Seconds to wait for one of several providers; the others have usually answered long before.
 PATIENCE_SECONDS: Final = 8.0
+#: The characters of a title, a detail or a link that are kept: all are shown shorter.
+_MOST_KEPT: Final = 4_096
 
 Cursor = int | str
 
@@ -84,10 +86,18 @@ def _map(value: object) -> object:
     return cast("dict[object, object]", value) if isinstance(value, dict) else {}
 
 
+def _cut(text: str) -> str:
+    return text[:_MOST_KEPT]
+
+
+#: A text of which only the beginning is kept: twenty providers together may send much.
+_Start = Annotated[str, AfterValidator(_cut)]
+
+
 class _Entry(Answer):
-    title: str = ""
-    subline: str = ""
-    url: str = Field(default="", validation_alias="resourceUrl")
+    title: _Start = ""
+    subline: _Start = ""
+    url: _Start = Field(default="", validation_alias="resourceUrl")
     attributes: Annotated[dict[str, Any], BeforeValidator(_map)] = Field(default_factory=dict[str, Any])
 
 

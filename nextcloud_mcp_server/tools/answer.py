@@ -11,6 +11,7 @@ from mcp_types import CallToolResult, ContentBlock, ImageContent, TextContent
 from pydantic_core import PydanticSerializationError, from_json
 
 from nextcloud_mcp_server.errors import Link, TooLarge
+from nextcloud_mcp_server.formats.text_size import is_longer
 from nextcloud_mcp_server.nextcloud.sanitize import escape_hidden, may_hide, meant, shown
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.tools.consent_links import NEUTRALISED, may_hold_link, neutralise_links
@@ -54,9 +55,12 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
     Raises:
       TooLarge: Text and structured content together exceed `MAX_RESULT_BYTES`.
     """
+    if is_longer(value, _MOST_CLEANED):
+        # A text of megabytes takes seconds and ten times its size before it is JSON.
+        raise _too_large(f"more than {2 * _MOST_CLEANED:,}")
     written, data = _json_of(value)
     if len(written) > _MOST_CLEANED:
-        raise _too_large(2 * len(written.encode()))
+        raise _too_large(f"{2 * len(written.encode()):,}")
     if may_hold_link(written) or may_hide(written):
         data = cast("dict[str, Any]", _clean(data))
         written = compact(data)
@@ -74,13 +78,13 @@ def result(value: Result, *, remarks: Sequence[str] = ()) -> CallToolResult:
         content.append(ImageContent(type="image", data=value.base64, mime_type=value.mime_type))
     size = len(written.encode()) + len(text.encode())
     if size > MAX_RESULT_BYTES:
-        raise _too_large(size)
+        raise _too_large(f"{size:,}")
     return CallToolResult(content=content, structured_content=data, is_error=False)
 
 
-def _too_large(size: int) -> TooLarge:
+def _too_large(size: str) -> TooLarge:
     return TooLarge(
-        f"The result is {size:,} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
+        f"The result is {size} bytes, too much for one answer; ask for less, with 'limit' where the tool has it."
     )
 
 

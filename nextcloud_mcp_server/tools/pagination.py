@@ -12,6 +12,7 @@ from typing import Final, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.formats.text_size import is_longer
 from nextcloud_mcp_server.nextcloud.sanitize import grows_by, sent_bytes
 from nextcloud_mcp_server.nextcloud.top_k import Position
 
@@ -74,6 +75,8 @@ def fitting(texts: Sequence[str], room: int) -> list[str]:
 
 def _size(rows: Sequence[Row], room: int) -> int:
     """Count the bytes of these rows as a JSON list; of more than `room`, without those of escapes."""
+    if is_longer(rows, room):
+        return room + 1
     written = _writer(type(rows[0])).dump_json(rows, exclude_none=True)
     return len(written) if len(written) > room else len(written) + grows_by(written)
 

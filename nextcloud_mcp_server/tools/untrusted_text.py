@@ -13,6 +13,7 @@ PAGE_BYTES: Final = 20_000
 
 _LONGEST_LINE: Final = 300
 _LAST_SECOND: Final = 253_402_300_799
+_PIECE: Final = 65_536
 
 #: Rendered as nothing, so that a user who reads the text does not see what it would tell a model: control
 #: characters, soft hyphens and joiners, direction overrides, and the tags, an alphabet of its own (U+E0000).
@@ -41,7 +42,8 @@ def line(text: str | None, most: int = _LONGEST_LINE) -> str:
 
 def seen(text: str) -> str:
     """Remove the characters that a reader does not see."""
-    return text.translate(_UNSEEN)
+    # In pieces, between which other threads run.
+    return "".join(text[start : start + _PIECE].translate(_UNSEEN) for start in range(0, len(text), _PIECE))
 
 
 def moment(seconds: int | None) -> datetime | None:

@@ -19,18 +19,22 @@ from nextcloud_mcp_server.apps.notes import client as notes_client
 from nextcloud_mcp_server.apps.notes.resources import Notes
 from nextcloud_mcp_server.apps.tables import tools as tables_tools
 from nextcloud_mcp_server.apps.tables.client import Row, TablesClient
+from nextcloud_mcp_server.apps.talk.client import Conversation
+from nextcloud_mcp_server.apps.talk.tools import ConversationPage
 from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
-from nextcloud_mcp_server.formats import character_references
-from nextcloud_mcp_server.nextcloud import body, memory_permit
+from nextcloud_mcp_server.formats import character_references, passage
+from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.apps.mail.store import MailStore
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from nextcloud_mcp_server.sandbox.apps.tables.store import TableStore
+from nextcloud_mcp_server.tools import answer, pagination, untrusted_text
 from nextcloud_mcp_server.tools.documents import AT_ONCE, Documents
 from nextcloud_mcp_server.tools.progress import Progress
 from nextcloud_mcp_server.tools.registry import load
@@ -97,7 +101,7 @@ class Holders:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.most = set[int](), 0
         self.seen = set[int]()
-        monkeypatch.setattr(body, "LARGE_BYTES", 0)
+        monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
         request = NextcloudHttp.request
 
         async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
@@ -169,7 +173,7 @@ async def test_one_user_reads_one_large_note_as_a_resource_at_a_time(monkeypatch
 async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(body, "LARGE_BYTES", 0)
+    monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
     during, after = list[bool](), list[bool]()
     request = NextcloudHttp.request
 
@@ -225,7 +229,7 @@ async def test_a_strangers_mail_is_cut_before_it_is_decoded_in_a_thread(
     monkeypatch.setattr(character_references, "unescape", watched)
     sandbox = Sandbox.demo()
     store = sandbox.state.store(MailStore)
-    sent = store.add(store.mailboxes[0], "s", BOB, 1, "&" * (MAX_TEXT_BYTES + 1)).id
+    sent = store.add(store.mailboxes[0], "s", BOB, 1, "&" * 1_000_000 + "a" * (MAX_TEXT_BYTES - 999_999)).id
 
     ours = {"documents": Documents(read_here)}
     found = await call_with(ours, mail, account_in(sandbox), "nc_mail_get_message", message_id=sent)
@@ -380,3 +384,54 @@ async def test_a_document_that_grows_while_it_is_opened_is_read_whole() -> None:
 
     assert found.extract is not None
     assert found.extract.text == f"read {3 * SMALL_BYTES}".encode()
+
+
+def test_a_result_of_megabytes_is_refused_before_anything_is_made_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name of 16 MB in one conversation held the event loop for three seconds and took 600 MB."""
+    written = list[object]()
+    monkeypatch.setattr(answer, "_json_of", written.append)
+
+    with pytest.raises(errors.TooLarge, match="too much for one answer"):
+        answer.result(ConversationPage(items=[_conversation("a" * 1_000_000)], total=1))
+
+    assert written == []
+
+
+def test_a_row_of_megabytes_is_not_written_to_find_out_whether_it_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pagination, "_writer", None)
+    rows = [_conversation("a" * 1_000_000), _conversation("b" * 1_000_000)]
+
+    assert pagination.fit(rows) == rows[:1]
+
+
+def _conversation(name: str) -> Conversation:
+    return Conversation.model_validate({"token": "t", "displayName": name, "type": 2, "lastActivity": 1})
+
+
+def test_the_characters_of_a_strangers_text_are_removed_in_pieces() -> None:
+    """In one piece no other thread ran for half a second."""
+    text = "a\u200bé" * 100_000
+
+    assert untrusted_text.seen(text) == "aé" * 100_000
+    assert untrusted_text.seen("") == ""
+
+
+@pytest.mark.parametrize("tool", ["nc_notes_append_content", "nc_notes_edit_note"])
+async def test_a_note_that_would_be_held_many_times_in_an_edit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """An edit of a note of 14 MB with one emoji took 220 MB."""
+    monkeypatch.setattr(passage, "_MOST_MEMORY", 3000)
+    sandbox = Sandbox.demo()
+    store = NoteStore(sandbox.state.users["alice"], sandbox.state.clock)
+    long = store.create(Changes(title="long", content="😀" + "a" * 1000))
+    asked = {"content": "x"} if tool == "nc_notes_append_content" else {"old_text": "😀", "new_text": "x"}
+
+    with pytest.raises(errors.TooLarge):
+        await call(account_in(sandbox), tool, note_id=str(long.file_id), **asked)
+
+    assert all(one.method == "GET" for one in sandbox.requests.records)

@@ -13,7 +13,7 @@ from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.byte_range import Chunk
 from nextcloud_mcp_server.nextcloud.files import Written
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import has_words
+from nextcloud_mcp_server.nextcloud.named import having_words
 from nextcloud_mcp_server.tools import file_text, pagination
 from nextcloud_mcp_server.tools.file_text import charset_of
 from nextcloud_mcp_server.tools.result import Document, Result
@@ -69,10 +69,14 @@ async def nc_collectives_list_pages(
     listing = pagination.Listing(cursor, collective_id, query)
     client = nc.client(CollectivesClient)
     if collective_id is None:
-        named = [one for one in await client.list_collectives() if has_words(query, one.name)]
+        named = await having_words(
+            query, await client.list_collectives(), lambda one: (one.name,), uid=nc.uid
+        )
         collectives, cursor = listing.page(named, limit)
         return PageList(collectives=collectives, total=len(named), cursor=cursor)
-    titled = [one for one in await client.pages(collective_id) if has_words(query, one.title)]
+    titled = await having_words(
+        query, await client.pages(collective_id), lambda one: (one.title,), uid=nc.uid
+    )
     pages, cursor = listing.page(titled, limit)
     return PageList(pages=pages, total=len(titled), cursor=cursor)
 

@@ -11,7 +11,7 @@ from nextcloud_mcp_server.errors import InvalidInput, NextcloudError
 from nextcloud_mcp_server.nextcloud import file_errors
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import has_words
+from nextcloud_mcp_server.nextcloud.named import having_words
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.arguments import Empty
 from nextcloud_mcp_server.tools.result import Result
@@ -78,12 +78,11 @@ async def nc_cookbook_list_recipes(
 ) -> RecipeList:
     """List the person's recipes by name, or find some; go on with cursor."""
     listing = pagination.Listing(cursor, query)
-    found = [
-        _row(stub)
-        for stub in await nc.client(CookbookClient).list_recipes()
-        if has_words(query, stub.name, str(stub.category), str(stub.keywords))
-    ]
-    rows, cursor = listing.page(found, limit)
+    stubs = await nc.client(CookbookClient).list_recipes()
+    found = await having_words(
+        query, stubs, lambda stub: (stub.name, str(stub.category), str(stub.keywords)), uid=nc.uid
+    )
+    rows, cursor = listing.page([_row(stub) for stub in found], limit)
     return RecipeList(recipes=rows, total=len(found), cursor=cursor)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from nextcloud_mcp_server.apps.forms.client import Form, FormsClient, ListedForm, Question, Submission
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id
-from nextcloud_mcp_server.nextcloud.spelling import has_words
+from nextcloud_mcp_server.nextcloud.named import having_words
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Flag, LongText, Result, Text
 from nextcloud_mcp_server.tools.toolset import Toolset, require_provisioning
@@ -82,7 +82,7 @@ async def nc_forms_get_form(
     if form_id is None:
         listing = pagination.Listing(cursor, query)
         listed = [*await nc.client(FormsClient).owned(), *await nc.client(FormsClient).shared()]
-        found = [one for one in listed if has_words(query, one.title)]
+        found = await having_words(query, listed, lambda one: (one.title,), uid=nc.uid)
         shown, cursor = listing.page(found)
         return FormList(forms=shown, total=len(found), cursor=cursor)
     listing = pagination.Listing(cursor, form_id, query)

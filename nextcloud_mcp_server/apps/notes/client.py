@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.notes.models import Note, shortened
 from nextcloud_mcp_server.apps.notes.texts import KeptNotes, SearchedNote
-from nextcloud_mcp_server.formats import untrusted
+from nextcloud_mcp_server.formats import passage, untrusted
 from nextcloud_mcp_server.nextcloud import memory_permit, sign_in_page
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.aside import aside
@@ -231,6 +231,8 @@ class NotesClient(AppClient):
                     raise
                 size = max(1, size // 8)
                 continue
+            # The reader counts what it keeps.
+            memory_permit.dropped()
             yield page
             cursor = page.cursor
             if cursor is None:
@@ -314,6 +316,7 @@ class NotesClient(AppClient):
             attempts -= 1
             before = await self.get(note_id)
             text = before.text
+            passage.refuse_long(text)
             if before.readonly:
                 raise errors.Forbidden(_READ_ONLY)
             current = required(before.etag)
@@ -325,6 +328,8 @@ class NotesClient(AppClient):
             except errors.EtagMismatch:
                 if not attempts:
                     raise
+                # Both texts are read again.
+                memory_permit.dropped()
             except errors.Locked:
                 # Nothing was written after seconds of attempts; the writer that holds the lock may produce the next
                 # text to edit.

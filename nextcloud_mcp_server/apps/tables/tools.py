@@ -171,6 +171,8 @@ async def _search(
                 found.append(rows[number])
             if len(rows) < _CHUNK:
                 return found, None
+            # Of these rows only those that were counted are kept.
+            memory_permit.dropped()
             seen = offset + len(rows)
             await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
     return found, _SEARCHED_ROWS

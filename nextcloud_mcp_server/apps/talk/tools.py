@@ -10,8 +10,8 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.ids import Id, number
+from nextcloud_mcp_server.nextcloud.named import having_words
 from nextcloud_mcp_server.nextcloud.sanitize import sent_bytes
-from nextcloud_mcp_server.nextcloud.spelling import has_words
 from nextcloud_mcp_server.nextcloud.top_k import Position
 from nextcloud_mcp_server.tools import pagination
 from nextcloud_mcp_server.tools.result import OMIT_EMPTY, Flag, LongText, Result, Text
@@ -116,11 +116,9 @@ async def nc_talk_list_conversations(
     """List the person's conversations in Talk, the latest first; nothing is marked as read."""
     listing = pagination.Listing(cursor, "rooms", query, unread)
     rooms = await nc.client(TalkClient).rooms()
-    found = [
-        room
-        for room in sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
-        if (room.unread or not unread) and has_words(query, room.name)
-    ]
+    rooms = sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
+    shown = [room for room in rooms if room.unread or not unread]
+    found = await having_words(query, shown, lambda room: (room.name,), uid=nc.uid)
     rows, cursor = listing.page(found, limit)
     return ConversationPage(items=rows, total=len(found), cursor=cursor)
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextcloud_mcp_server.errors import InvalidInput
+from nextcloud_mcp_server.errors import InvalidInput, TooLarge
 from nextcloud_mcp_server.formats import passage
 
 
@@ -32,3 +32,11 @@ def test_a_text_that_would_be_too_long_is_refused() -> None:
     assert passage.replace_every(text, "a", "b" * 8)[1] == 1_000_000
     with pytest.raises(InvalidInput, match="1,000,000 places"):
         passage.replace_every(text, "a", "b" * 9)
+
+
+def test_a_text_that_takes_too_much_memory_is_not_edited() -> None:
+    passage.refuse_long("a" * 9_000_000)
+    passage.refuse_long("😀" * 4_000_000)
+
+    with pytest.raises(TooLarge, match="too many to be edited here"):
+        passage.refuse_long("😀" * 4_200_000)

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
+from nextcloud_mcp_server.nextcloud import held_bytes
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.caldav import CalDav
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
@@ -241,3 +242,27 @@ async def test_an_object_without_an_etag_is_shown_without_one_and_left_alone() -
     assert found.etag is None
     with pytest.raises(errors.ServerFault, match=r"named no version .* read it again"):
         await call(account, "nc_calendar_update_event", event_id=ID, etag="e", title="x")
+
+
+async def test_of_a_trash_of_many_megabytes_no_more_is_held_than_a_user_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """8 looks at once into a trash of 30 MB took 310 MB."""
+    monkeypatch.setattr(held_bytes, "MOST_BYTES", 3000)
+    app = PersonalApp()
+    etags = dict[str, str]()
+    for name, description in (("long.ics", "a" * 5000), (NAME, "short")):
+        uid = f"UID:{name}"
+        text = DEMO.replace("UID:demo-1@example.test", uid).replace(
+            "SUMMARY", f"DESCRIPTION:{description}\r\nSUMMARY"
+        )
+        etags[name] = (await app.put(text, name)).headers["etag"].strip('"')
+        await app.call("nc_calendar_delete_event", event_id=f"personal/{name}", etag=etags[name])
+
+    with pytest.raises(errors.NotFound):
+        await app.call(
+            "nc_calendar_update_event", event_id="personal/long.ics", etag=etags["long.ics"], restore=True
+        )
+    await app.call("nc_calendar_update_event", event_id=ID, etag=etags[NAME], restore=True)
+
+    assert NAME in app.calendars["personal"].objects

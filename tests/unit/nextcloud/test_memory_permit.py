@@ -10,18 +10,20 @@ import anyio
 import httpx2
 import pytest
 from anyio import lowlevel
+from anyio.abc import TaskGroup
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import memory_permit
+from nextcloud_mcp_server.nextcloud import dav, entries, memory_permit
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, ConcurrencyLimiter
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
-from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES
+from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES, ResponseBytes
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.permits import apart, is_held
 
 LARGE = b"x" * (LARGE_BYTES + 1)
+TREE = dav.Tree(("things",))
 #: Enough turns of the event loop for everything that waits for nothing to be done.
 TURNS = 100
 
@@ -286,3 +288,157 @@ async def test_calls_that_wait_leave_the_users_slots_to_the_call_that_has_the_pe
     # A change is never sent twice.
     assert method == "GET" or cloud.asked["PUT"] == 2 * REQUESTS_AT_ONCE
     assert cloud.open == 0
+
+
+async def test_the_responses_of_one_call_are_large_together() -> None:
+    """16 searches at once in twenty places, each with 250 KB, held 80 MB."""
+    cloud = Cloud(b"x" * (LARGE_BYTES // 2 + 1))
+
+    async with memory_permit.of_call():
+        await cloud.http().request("GET", "/half")
+        assert not await is_held("alice")
+        await cloud.http().request("GET", "/half")
+        assert await is_held("alice")
+
+    assert cloud.open == 0
+
+
+async def test_the_responses_of_one_call_are_limited_together_except_those_that_it_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One search in twenty places, each with 30 MB, took 850 MB."""
+    monkeypatch.setattr(memory_permit, "MOST_BYTES", 3 * len(LARGE))
+    cloud = Cloud()
+
+    async with memory_permit.of_call():
+        for _ in range(3):
+            await cloud.http().request("GET", "/large")
+        memory_permit.dropped()
+        refused = 0
+
+        async def part() -> None:
+            nonlocal refused
+            try:
+                await cloud.http().request("GET", "/large")
+            except errors.TooLarge:
+                refused += 1
+
+        await together(*(part for _ in range(20)))
+        # What was refused is not held.
+        assert refused < 20
+        memory_permit.dropped()
+        await cloud.http().request("GET", "/large")
+
+    assert refused >= 17
+    assert cloud.open == 0
+
+
+async def test_of_a_compressed_response_no_more_is_read_before_the_permit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = Cloud(gzip.compress(b"x" * 10_000_000), **{"Content-Encoding": "gzip"})
+    counted = list[int]()
+    count = ResponseBytes.count
+
+    async def watched(part: ResponseBytes, size: int) -> None:
+        counted.append(size)
+        await count(part, size)
+
+    monkeypatch.setattr(ResponseBytes, "count", watched)
+
+    async with memory_permit.of_call():
+        response = await cloud.http().request("GET", "/large")
+
+    assert len(response.content) == 10_000_000
+    assert counted[0] == LARGE_BYTES + 1
+
+
+async def test_a_call_that_ends_while_a_part_of_it_waits_leaves_the_permit_to_others() -> None:
+    done = list[bool]()
+
+    async def wait() -> None:
+        await memory_permit.take("alice")
+
+    async def ends_early(group: TaskGroup) -> None:
+        async with memory_permit.of_call():
+            group.start_soon(wait)
+            await settle()
+
+    async def next_one() -> None:
+        async with memory_permit.of_call():
+            await wait()
+        done.append(True)
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group, memory_permit.of_call():
+            await memory_permit.take("alice")
+            await apart(partial(ends_early, group))
+            group.start_soon(partial(apart, next_one))
+            await settle()
+
+    assert done == [True]
+
+
+@pytest.mark.parametrize("of_one_call", [True, False], ids=["parts", "calls"])
+async def test_one_large_list_of_a_user_is_parsed_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, *, of_one_call: bool
+) -> None:
+    """The events of 20 calendars, each of 10 MB, took 330 MB in one call; 8 looks into a trash of 30 MB took 310 MB."""
+    monkeypatch.setattr(memory_permit, "LARGE_LIST_BYTES", 200)
+    cloud = Cloud(_listed(3), **{"Content-Type": "application/xml"})
+    parsing, most = 0, 0
+    seen = list[str]()
+
+    async def look() -> None:
+        nonlocal parsing, most
+        asked = entries.ask(cloud.http(), "PROPFIND", TREE, body=b"")
+        async with asked as found:
+            async for segments, _ in found:
+                parsing += 1
+                most = max(most, parsing)
+                await settle()
+                parsing -= 1
+                seen.append(segments[0])
+
+    async def call() -> None:
+        async with memory_permit.of_call():
+            await look()
+
+    if of_one_call:
+        async with memory_permit.of_call():
+            await together(*(look for _ in range(5)))
+    else:
+        await together(*(partial(apart, call) for _ in range(5)))
+
+    assert most == 1
+    assert Counter(seen) == {"0": 5, "1": 5, "2": 5}
+    assert cloud.open == 0
+
+
+async def test_a_large_list_within_one_and_a_small_list_wait_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = _listed(3)
+    cloud = Cloud(content, **{"Content-Type": "application/xml"})
+
+    async def names() -> list[str]:
+        async with entries.ask(cloud.http(), "PROPFIND", TREE, body=b"") as found:
+            return [segments[0] async for segments, _ in found]
+
+    with anyio.fail_after(60):
+        async with memory_permit.of_call():
+            assert await names() == ["0", "1", "2"]
+            assert not await is_held("alice")
+        monkeypatch.setattr(memory_permit, "LARGE_LIST_BYTES", 200)
+        async with memory_permit.of_call(), entries.ask(cloud.http(), "PROPFIND", TREE, body=b"") as found:
+            async for _ in found:
+                assert await names() == ["0", "1", "2"]
+
+
+def _listed(number: int) -> bytes:
+    each = "".join(
+        f"<d:response><d:href>/remote.php/dav/things/{one}</d:href><d:propstat><d:prop><d:getetag>x</d:getetag>"
+        "</d:prop><d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response>"
+        for one in range(number)
+    )
+    return f'<?xml version="1.0"?><d:multistatus xmlns:d="DAV:">{each}</d:multistatus>'.encode()

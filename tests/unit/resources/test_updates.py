@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from anyio.abc import TaskGroup
 
-from nextcloud_mcp_server.nextcloud import body
+from nextcloud_mcp_server.nextcloud import memory_permit
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.protocol.availability import AppList, Apps
 from nextcloud_mcp_server.resources import updates
@@ -35,7 +35,7 @@ async def group() -> AsyncGenerator[TaskGroup]:
 async def test_a_look_holds_large_lists_as_a_call_does_and_no_longer(
     monkeypatch: pytest.MonkeyPatch, harness: UpdatesServer
 ) -> None:
-    monkeypatch.setattr(body, "LARGE_BYTES", 0)
+    monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
     held = list[bool]()
     request = NextcloudHttp.request
 
