@@ -142,7 +142,7 @@ async def test_tasks_and_ended_sessions_that_should_be_gone_are_found(
     if of == "tasks":
         owner, lease, day = TaskOwner(alice, "claude"), Lease("process", timedelta(seconds=30)), over - now()
         assert await database.tasks.create(
-            owner, "id", scopes=None, tool="read", arguments=None, lifetime=day, lease=lease
+            owner, "id", began=None, tool="read", arguments=None, lifetime=day, lease=lease
         )
     else:
         await database.ended_sessions.end("session", expires_at=over)
