@@ -24,6 +24,9 @@ LARGE_BYTES: Final = 131_072
 MOST_BYTES: Final = 33_554_432
 #: A list that is parsed while it arrives needs the permit only beyond so many bytes: what is kept of it takes less.
 LARGE_LIST_BYTES: Final = 1_048_576
+#: So many changes of a user may wait for the permit after their responses have begun. Each of them keeps one of the
+#: connections that all users share.
+MOST_OPEN_CHANGES: Final = 4
 
 
 class _Permit:
@@ -31,6 +34,8 @@ class _Permit:
 
     def __init__(self) -> None:
         self.semaphore = anyio.Semaphore(1, fast_acquire=True)
+        #: The changes that wait for it and keep their connections.
+        self.open_changes = 0
 
 
 class _Call:
@@ -115,6 +120,25 @@ async def take(uid: str) -> None:
     call = _current()
     if call is not None:
         await call.take(uid)
+
+
+async def take_for_change(uid: str) -> None:
+    """Wait as `take` does, for the response to a change, which has begun and so keeps its connection."""
+    permit = _PERMITS.setdefault(uid, _Permit())
+    permit.open_changes += 1
+    try:
+        await take(uid)
+    finally:
+        permit.open_changes -= 1
+
+
+def may_change(uid: str) -> bool:
+    """Tell whether the current call may send a change now; False if it has to take the permit before.
+
+    Otherwise the changes of a few users could keep all connections.
+    """
+    call, permit = _current(), _PERMITS.get(uid)
+    return call is None or call.has_permit or permit is None or permit.open_changes < MOST_OPEN_CHANGES
 
 
 def dropped() -> None:
