@@ -79,7 +79,7 @@ def open_pool(
 
 
 class _LargeResponse(Exception):  # it is no error: the request is sent again
-    """Breaks a large response off, until the call has the permit for it."""
+    """Breaks off a request that needs the permit first, for a large response."""
 
 
 class NextcloudHttp:
@@ -185,7 +185,7 @@ class NextcloudHttp:
         if method in READING:
             raise _LargeResponse
         slot.leave()
-        await memory_permit.take(self.uid)
+        await memory_permit.take_for_change(self.uid)
 
     async def _was_applied(
         self,
@@ -272,6 +272,8 @@ class NextcloudHttp:
             # A limit on the whole exchange: a server that sends one byte a second never reaches the other limits.
             with anyio.fail_after(timeout_seconds):
                 async with self._limiter.next() as slot:
+                    if method not in READING and not memory_permit.may_change(self.uid):
+                        raise _LargeResponse
                     response = await self._send(method, url, headers=headers, **options)
                     try:
                         self._check_person(response)

@@ -24,6 +24,9 @@ LARGE_BYTES: Final = 4_194_304
 MOST_BYTES: Final = 33_554_432
 #: A list that is parsed while it arrives needs the permit only beyond so many bytes: what is kept of it takes less.
 LARGE_LIST_BYTES: Final = 1_048_576
+#: So many changes of a user may wait for the permit after their responses have begun. Each of them keeps one of the
+#: connections that all users share.
+MOST_OPEN_CHANGES: Final = 4
 
 
 class _User:
@@ -32,6 +35,8 @@ class _User:
     def __init__(self) -> None:
         self.permit = anyio.Semaphore(1, fast_acquire=True)
         self.held = 0
+        #: The changes that wait for the permit and keep their connections.
+        self.open_changes = 0
 
 
 class _Call:
@@ -136,6 +141,25 @@ async def take(uid: str) -> None:
     call = _current()
     if call is not None:
         await call.take(uid)
+
+
+async def take_for_change(uid: str) -> None:
+    """Wait as `take` does, for the response to a change, which has begun and so keeps its connection."""
+    user = _USERS.setdefault(uid, _User())
+    user.open_changes += 1
+    try:
+        await take(uid)
+    finally:
+        user.open_changes -= 1
+
+
+def may_change(uid: str) -> bool:
+    """Tell whether the current call may send a change now; False if it has to take the permit before.
+
+    Otherwise the changes of a few users could keep all connections.
+    """
+    call, user = _current(), _USERS.get(uid)
+    return call is None or call.has_permit or user is None or user.open_changes < MOST_OPEN_CHANGES
 
 
 def dropped() -> None:

@@ -297,6 +297,51 @@ async def test_calls_that_wait_leave_the_users_slots_to_the_call_that_has_the_pe
     assert cloud.open == 0
 
 
+async def test_few_changes_wait_with_their_connections_and_the_others_before_they_are_sent() -> None:
+    """32 changes of one user kept 32 of the hundred connections of all users, so three users kept all of them."""
+    cloud, limiter = Cloud(), ConcurrencyLimiter()
+    await cloud.http(limiter=limiter).request("GET", "/small")
+    open_at_once = list[int]()
+
+    async def holds() -> None:
+        async with memory_permit.of_call():
+            await memory_permit.take("alice")
+            await settle()
+            open_at_once.append(cloud.open)
+            # The call that has the permit changes things meanwhile.
+            await cloud.http(limiter=limiter).request("PUT", "/small")
+
+    async def changes() -> None:
+        async with memory_permit.of_call():
+            assert (await cloud.http(limiter=limiter).request("PUT", "/large")).content == LARGE
+
+    await together(holds, *(changes for _ in range(32)))
+
+    # Those that were being sent when the others began to wait are open, too.
+    assert open_at_once[0] < memory_permit.MOST_OPEN_CHANGES + REQUESTS_AT_ONCE
+    # A change is never sent twice.
+    assert cloud.asked["PUT"] == 32 + 1
+    assert cloud.open == 0
+
+
+async def test_other_users_and_work_outside_of_a_call_send_changes_beside_those_that_wait() -> None:
+    cloud = Cloud()
+
+    async def holds() -> None:
+        async with memory_permit.of_call():
+            await memory_permit.take("alice")
+            await settle()
+            async with memory_permit.of_call():
+                await apart(partial(cloud.http("bob").request, "PUT", "/large"))
+            await apart(partial(cloud.http().request, "PUT", "/small"))
+
+    async def changes() -> None:
+        async with memory_permit.of_call():
+            await cloud.http().request("PUT", "/large")
+
+    await together(holds, *(changes for _ in range(memory_permit.MOST_OPEN_CHANGES)))
+
+
 async def test_the_responses_of_one_call_are_large_together() -> None:
     """16 searches at once in twenty places, each with 250 KB, held 80 MB."""
     cloud = Cloud(b"x" * (LARGE_BYTES // 2 + 1))
