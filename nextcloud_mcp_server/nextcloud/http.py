@@ -155,7 +155,7 @@ class NextcloudHttp:
                 **({"timeout": httpx2.Timeout(timeout_seconds, connect=_CONNECT_SECONDS)} if patient else {}),
             )
             async with opened as (response, slot):
-                return await _answer(response, max_bytes, partial(self._permitted, method, slot))
+                return await _answer(response, max_bytes, self.uid, partial(self._permitted, method, slot))
 
         repeater = retry.Retrier(repeat or retry.kind_of(method, path, headers or {}))
         try:
@@ -381,9 +381,9 @@ def _checked(path: str) -> str:
 
 
 async def _answer(
-    response: httpx2.Response, max_bytes: int, permitted: Callable[[], Awaitable[None]]
+    response: httpx2.Response, max_bytes: int, uid: str, permitted: Callable[[], Awaitable[None]]
 ) -> httpx2.Response:
-    with memory_permit.ResponseBytes(permitted) as counted:
+    with memory_permit.ResponseBytes(uid, permitted) as counted:
         read = await body.read(response, max_bytes, counted=counted)
     if read.request.method not in READING:
         error_mapping.refuse_page(read)

@@ -3,8 +3,8 @@
 A response of 16 MB takes several times that once it is parsed, a text ten times that in an edit, and a search holds
 many: a user's calls at once would hold gigabytes. Other users never wait for it.
 
-A call needs the permit when its responses together are large: the parts of one call, such as a search in twenty places,
-can hold as much as one large response. With the permit, too, they are limited.
+A call needs the permit when the responses that the user's calls hold without it are large together: many small ones,
+such as those of a search in twenty places, hold as much as one large response. With the permit, too, they are limited.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,8 +18,8 @@ import anyio
 
 from nextcloud_mcp_server import errors
 
-#: Responses of up to so many bytes in one call need no permit. Those of nearly all calls are smaller.
-LARGE_BYTES: Final = 131_072
+#: The bytes of responses that a user's calls hold together without the permit. Nearly all hold less than a hundredth.
+LARGE_BYTES: Final = 4_194_304
 #: The bytes of all responses of one call, unless it says with `dropped` that it keeps less.
 MOST_BYTES: Final = 33_554_432
 #: A list that is parsed while it arrives needs the permit only beyond so many bytes: what is kept of it takes less.
@@ -29,12 +29,13 @@ LARGE_LIST_BYTES: Final = 1_048_576
 MOST_OPEN_CHANGES: Final = 4
 
 
-class _Permit:
-    """The one permit of a user."""
+class _User:
+    """The one permit of a user, and the bytes of the responses that calls hold without it."""
 
     def __init__(self) -> None:
-        self.semaphore = anyio.Semaphore(1, fast_acquire=True)
-        #: The changes that wait for it and keep their connections.
+        self.permit = anyio.Semaphore(1, fast_acquire=True)
+        self.held = 0
+        #: The changes that wait for the permit and keep their connections.
         self.open_changes = 0
 
 
@@ -43,45 +44,65 @@ class _Call:
 
     def __init__(self) -> None:
         self._taking = anyio.Lock(fast_acquire=True)
-        self._permit: _Permit | None = None
+        self._user: _User | None = None
+        self.has_permit = False
         self.has_ended = False
         #: The bytes of the responses that it may still hold.
         self.held = 0
         #: Its large lists are parsed one after the other, since one entry may take tens of megabytes.
         self.list_turn = anyio.Lock(fast_acquire=True)
 
-    @property
-    def has_permit(self) -> bool:
-        return self._permit is not None
+    def user(self, uid: str) -> _User:
+        if self._user is None:
+            self._user = _USERS.setdefault(uid, _User())
+        return self._user
+
+    def add(self, uid: str, size: int) -> None:
+        self.held += size
+        if not self.has_permit:
+            self.user(uid).held += size
+
+    def drop(self) -> None:
+        if self._user is not None and not self.has_permit:
+            self._user.held -= self.held
+        self.held = 0
 
     def take_now(self, uid: str) -> bool:
-        if self._permit is None:
-            permit = _PERMITS.setdefault(uid, _Permit())
+        if not self.has_permit:
+            user = self.user(uid)
             try:
-                permit.semaphore.acquire_nowait()
+                user.permit.acquire_nowait()
             except anyio.WouldBlock:
                 return False
-            self._permit = permit
+            self._took(user)
         return True
 
     async def take(self, uid: str) -> None:
         async with self._taking:
             if not self.take_now(uid):
-                permit = _PERMITS[uid]
-                await permit.semaphore.acquire()
+                user = self.user(uid)
+                await user.permit.acquire()
                 if self.has_ended:
                     # Work that outlived its call waited; nobody would give the permit back.
-                    permit.semaphore.release()
+                    user.permit.release()
                 else:
-                    self._permit = permit
+                    self._took(user)
+
+    def _took(self, user: _User) -> None:
+        self.has_permit = True
+        user.held -= self.held
 
     def end(self) -> None:
         self.has_ended = True
-        if self._permit is not None:
-            self._permit.semaphore.release()
+        if self._user is None:
+            return
+        if self.has_permit:
+            self._user.permit.release()
+        else:
+            self._user.held -= self.held
 
 
-_PERMITS: Final = WeakValueDictionary[str, _Permit]()
+_USERS: Final = WeakValueDictionary[str, _User]()
 _CALL: Final = ContextVar[_Call | None]("call", default=None)
 
 
@@ -124,12 +145,12 @@ async def take(uid: str) -> None:
 
 async def take_for_change(uid: str) -> None:
     """Wait as `take` does, for the response to a change, which has begun and so keeps its connection."""
-    permit = _PERMITS.setdefault(uid, _Permit())
-    permit.open_changes += 1
+    user = _USERS.setdefault(uid, _User())
+    user.open_changes += 1
     try:
         await take(uid)
     finally:
-        permit.open_changes -= 1
+        user.open_changes -= 1
 
 
 def may_change(uid: str) -> bool:
@@ -137,24 +158,25 @@ def may_change(uid: str) -> bool:
 
     Otherwise the changes of a few users could keep all connections.
     """
-    call, permit = _current(), _PERMITS.get(uid)
-    return call is None or call.has_permit or permit is None or permit.open_changes < MOST_OPEN_CHANGES
+    call, user = _current(), _USERS.get(uid)
+    return call is None or call.has_permit or user is None or user.open_changes < MOST_OPEN_CHANGES
 
 
 def dropped() -> None:
     """Say that the current call keeps nothing of the responses so far, or counts what it keeps in `HeldBytes`."""
     call = _current()
     if call is not None:
-        call.held = 0
+        call.drop()
 
 
 class ResponseBytes:
-    """Counts the bytes of one response while it is read; they are given back if that fails.
+    """Counts the bytes of one response of the user `uid` while it is read; they are given back if that fails.
 
-    `wait` is awaited once, when the responses of the call have become large: after it the call has the permit.
+    `wait` is awaited once, when the user's responses have become large: after it the call has the permit.
     """
 
-    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, uid: str, wait: Callable[[], Awaitable[None]]) -> None:
+        self._uid = uid
         self._call = _current()
         self._wait = wait
         self._counted = 0
@@ -165,15 +187,16 @@ class ResponseBytes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self._call is not None:
-            self._call.held -= self._counted
+        if error is not None and self._call is not None and not self._call.has_ended:
+            self._call.add(self._uid, -self._counted)
 
     def most(self, max_bytes: int) -> int:
         """Return how many bytes this response may have now, of at most `max_bytes`."""
         if self._call is None:
             return max_bytes
-        limit = MOST_BYTES if self._call.has_permit else LARGE_BYTES
-        return min(max_bytes, self._counted + max(0, limit - self._call.held))
+        call = self._call
+        free = MOST_BYTES - call.held if call.has_permit else LARGE_BYTES - call.user(self._uid).held
+        return min(max_bytes, self._counted + max(0, free))
 
     async def count(self, size: int) -> None:
         """Count this response, which has `size` bytes by now; wait for the permit where the call needs it.
@@ -182,11 +205,11 @@ class ResponseBytes:
           TooLarge: The responses of the call are too large together.
         """
         call = self._call
-        if call is None:
+        if call is None or call.has_ended:
             return
-        call.held += size - self._counted
+        call.add(self._uid, size - self._counted)
         self._counted = size
-        if call.held > LARGE_BYTES and not call.has_permit:
+        if not call.has_permit and call.user(self._uid).held > LARGE_BYTES:
             await self._wait()
         if call.held > MOST_BYTES:
             raise errors.TooLarge(

@@ -18,14 +18,21 @@ from nextcloud_mcp_server.nextcloud import dav, entries, memory_permit
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, ConcurrencyLimiter
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
-from nextcloud_mcp_server.nextcloud.memory_permit import LARGE_BYTES, ResponseBytes
+from nextcloud_mcp_server.nextcloud.memory_permit import ResponseBytes
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from tests.permits import apart, is_held
 
+#: What the calls of a user hold without the permit, here.
+LARGE_BYTES = 131_072
 LARGE = b"x" * (LARGE_BYTES + 1)
 TREE = dav.Tree(("things",))
 #: Enough turns of the event loop for everything that waits for nothing to be done.
 TURNS = 100
+
+
+@pytest.fixture(autouse=True)
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_permit, "LARGE_BYTES", LARGE_BYTES)
 
 
 async def settle() -> None:
@@ -346,6 +353,44 @@ async def test_the_responses_of_one_call_are_large_together() -> None:
         assert await is_held("alice")
 
     assert cloud.open == 0
+
+
+async def test_the_responses_of_a_users_calls_are_large_together_and_a_call_that_ends_holds_none() -> None:
+    cloud = Cloud(b"x" * (LARGE_BYTES // 2 + 1))
+
+    async def call() -> None:
+        async with memory_permit.of_call():
+            await cloud.http().request("GET", "/half")
+            held.append(await is_held("alice"))
+
+    held = list[bool]()
+    for _ in range(3):
+        await call()
+    async with memory_permit.of_call():
+        await cloud.http().request("GET", "/half")
+        await apart(call)
+        memory_permit.dropped()
+        await apart(call)
+
+    # One after the other; beside another one; beside one that has dropped what it held.
+    assert held == [False, False, False, True, False]
+
+
+async def test_a_call_that_has_the_permit_leaves_the_others_what_is_free() -> None:
+    cloud = Cloud()
+    small = Cloud(b"x" * (LARGE_BYTES // 2))
+
+    async def call() -> None:
+        async with memory_permit.of_call():
+            await small.http().request("GET", "/half")
+
+    async with memory_permit.of_call():
+        await cloud.http().request("GET", "/large")
+        for _ in range(3):
+            with anyio.fail_after(60):
+                await apart(call)
+
+    assert small.asked == {"GET": 3}
 
 
 async def test_the_responses_of_one_call_are_limited_together_except_those_that_it_dropped(
