@@ -1,6 +1,8 @@
 """Equivalent spellings: of URLs (RFC 3986 §6.2), and of texts in Unicode."""
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -71,7 +73,7 @@ def composed(text: str) -> str:
 
 def folded(text: str) -> str:
     """Normalise texts for comparison: NFC, without case."""
-    return composed(text).casefold()
+    return "".join(_folded_pieces(text))
 
 
 def has_words(query: str, *texts: str) -> bool:
@@ -80,11 +82,25 @@ def has_words(query: str, *texts: str) -> bool:
     Raises:
       InvalidInput: It has too many words: each is looked up in each text.
     """
-    words = set(folded(query).split())
-    if len(words) > _MOST_WORDS:
+    missing = set(folded(query).split())
+    if len(missing) > _MOST_WORDS:
         raise InvalidInput(f"A query cannot have more than {_MOST_WORDS} different words: shorten it.")
-    there = folded("\n".join(texts))
-    return all(word in there for word in words)
+    longest = max(map(len, missing), default=0)
+    end = ""
+    # The text without case as a whole would take several times its memory.
+    for piece in _folded_pieces("\n".join(texts)):
+        there = end + piece
+        missing = {word for word in missing if word not in there}
+        if not missing:
+            return True
+        # A word may begin in one piece and end in the next.
+        end = there[-longest:]
+    return not missing
+
+
+def _folded_pieces(text: str) -> Iterator[str]:
+    for piece in normal_form.pieces(text):
+        yield unicodedata.normalize("NFC", piece).casefold()
 
 
 def _is_plain(text: str) -> bool:

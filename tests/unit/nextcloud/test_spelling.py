@@ -1,5 +1,8 @@
 """Spellings of the same thing are the same, and others stay others."""
 
+import sys
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,3 +147,22 @@ def test_a_query_has_so_many_different_words_and_no_more() -> None:
     assert spelling.has_words(" ".join(words[:100] * 20), " ".join(words).upper())
     with pytest.raises(InvalidInput, match="more than 100 different words"):
         spelling.has_words(" ".join(words), "")
+
+
+@pytest.mark.parametrize("start", [100, 65_530, 65_535, 65_536, 131_060])
+def test_a_word_is_found_wherever_a_long_text_is_cut(start: int) -> None:
+    text = "\U0001f600" + "a" * start + " Zu\u0308richsee " + "b" * 200_000
+
+    assert spelling.has_words("z\u00dcRICHSEE a", text)
+    assert not spelling.has_words("z\u00fcrichsees", text)
+
+
+def test_a_text_of_megabytes_is_searched_in_little_memory() -> None:
+    """A name of 16 MB with an emoji takes 64 MB, and the search for a word in it took 200 MB more."""
+    text = "\U0001f600" + "A" * 1_000_000
+    tracemalloc.start()
+    try:
+        assert not spelling.has_words("word", text)
+        assert tracemalloc.get_traced_memory()[1] < sys.getsizeof(text)
+    finally:
+        tracemalloc.stop()
