@@ -366,6 +366,12 @@ async def slowly(request: httpx2.Request) -> None:
         await anyio.lowlevel.checkpoint()
 
 
+async def test_the_operators_account_has_no_page_to_change_it(
+    harness: ProcessHost, process: Process, app_password: str
+) -> None:
+    assert operator(harness, process, app_password).account_url == ""
+
+
 async def test_the_operators_account_is_opened_once_for_all(
     harness: ProcessHost, process: Process, app_password: str
 ) -> None:

@@ -89,10 +89,11 @@ def test_only_the_link_of_this_server_follows_a_next_step() -> None:
     ]
 
 
-def test_a_result_over_the_budget_is_refused() -> None:
+@pytest.mark.parametrize("title", ["x" * 40_000, "\x01" * 100_000], ids=["long", "long when it is written"])
+def test_a_result_over_the_budget_is_refused(title: str) -> None:
     """B74: text and structured content count together."""
     with pytest.raises(TooLarge, match="ask for less"):
-        answer.result(Note(title="x" * 40_000))
+        answer.result(Note(title=title))
 
 
 @pytest.mark.parametrize(
