@@ -124,8 +124,9 @@ async def test_postgresql_is_backed_up_beside_the_server_and_restored_into_an_em
     psql = partial(shell, folder=tmp_path, variables={"PGDATABASE": name})
     # The server's account is no administrator. The tests' schema gets the owner that PostgreSQL gives by itself; one
     # that another test left here for the next (`tests/kept_schema.py`) would belong to the administrator.
-    made = f"drop schema if exists kept cascade; create role {name} login password $$p$$; alter database {name} owner to {name}"
-    await psql(f"psql --quiet --command '{made}; alter schema public owner to pg_database_owner'")
+    made = f"create role {name} login password $$p$$; alter database {name} owner to {name}"
+    ours = "drop schema if exists kept cascade; alter schema public owner to pg_database_owner"
+    await psql(f"psql --quiet --command '{made}; {ours}'")
     host = parts.netloc.rpartition("@")[2]
     theirs = parts._replace(netloc=f"{name}:p@{host}").geturl()
     try:
