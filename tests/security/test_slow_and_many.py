@@ -67,14 +67,26 @@ async def serving(limits: ConnectionLimits, *, body_seconds: float = SOON) -> As
     routes = [Route("/read", read, methods=["GET", "POST"]), Route("/ignore", ignore, methods=["POST"])]
     routes += [Route("/stream", stream), Route("/hold", hold, methods=["POST"])]
     server = uvicorn.Server(server_config(guard(Starlette(routes=routes), config), limits))
+    stopped = anyio.Event()
+
+    async def serve() -> None:
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            stopped.set()
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: server.serve(sockets=[listener]))
+            group.start_soon(serve)
             await until(lambda: server.started)
             try:
                 yield listener.getsockname()[1]
             finally:
                 server.should_exit = True
+                # A test that fails must not cancel the server: the event loop would go on to watch its socket, and
+                # the server of the next test, whose socket gets the same number, would accept nothing.
+                with anyio.CancelScope(shield=True):
+                    await stopped.wait()
 
 
 async def until_closed(stream: SocketStream, *, dribble: bytes = b"") -> bytes:
@@ -202,7 +214,8 @@ async def test_hundreds_of_slow_sockets_are_gone_soon_and_others_are_served_mean
             ended += 1
 
     async with (
-        serving(ConnectionLimits(header_seconds=1, most_of_network=1000)) as port,
+        # The client shares the event loop with all of them, and must not be slow itself.
+        serving(ConnectionLimits(header_seconds=5, most_of_network=1000)) as port,
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"Host": "mcp.test"}) as http,
         anyio.create_task_group() as group,
     ):
