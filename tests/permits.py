@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, cast
 
 import anyio
+import httpx2
+import pytest
 
 from nextcloud_mcp_server.nextcloud import memory_permit
+from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 
 
 async def apart(use: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -25,3 +28,19 @@ async def is_held(uid: str) -> bool:
 
     await apart(other)
     return refused == [True]
+
+
+def watch_notes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Let every response need the permit; return, filled later, whether alice's was held after each one of Notes."""
+    monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
+    held = list[bool]()
+    request = NextcloudHttp.request
+
+    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+        response = await cast("Any", request)(http, *given, **named)
+        if "/apps/notes/" in str(given[1]):
+            held.append(await is_held("alice"))
+        return response
+
+    monkeypatch.setattr(NextcloudHttp, "request", watched)
+    return held

@@ -1,9 +1,9 @@
 """Stops a server over HTTP in steps, so that no call is lost that another replica, or this one, can still answer.
 
-1. At the signal `/readyz` answers 503, and the server serves for `drain_seconds`: whoever asks there sends new requests
-   elsewhere.
-2. The port is closed, and a moment later what is idle of the connections: requests that have arrived are read until
-   then. Requests that are under way have `LAST_CALLS_SECONDS` to end.
+1. At the signal `/readyz` answers 503, and the server serves for `drain_seconds`: a load balancer that asks there sends
+   new requests to other servers.
+2. The port is closed, and a moment later each idle connection: requests that have arrived are read until then.
+   Requests that are under way have `LAST_CALLS_SECONDS` to end.
 3. uvicorn stops: streams end, and what is still under way is cut off.
 
 A second signal ends all of this at once.

@@ -42,7 +42,7 @@ from tests.dav_fakes import ProgressLog, account_in, account_through, call, call
 from tests.document_files import read_here
 from tests.every_tool import SPECS, tampered, usual
 from tests.integration.personal_app import Asked, open_personal_app
-from tests.permits import is_held
+from tests.permits import is_held, watch_notes
 
 BOB = ("Bob", "bob@example.test")
 #: The number of the current call.
@@ -173,17 +173,7 @@ async def test_one_user_reads_one_large_note_as_a_resource_at_a_time(monkeypatch
 async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
-    during, after = list[bool](), list[bool]()
-    request = NextcloudHttp.request
-
-    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
-        response = await cast("Any", request)(http, *given, **named)
-        if "/apps/notes/" in str(given[1]):
-            during.append(await is_held("alice"))
-        return response
-
-    monkeypatch.setattr(NextcloudHttp, "request", watched)
+    during, after = watch_notes(monkeypatch), list[bool]()
     async with open_personal_app(tmp_path, Sandbox.demo()) as personal_app:
         asked = Asked(personal_app)
         async with (

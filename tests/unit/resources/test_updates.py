@@ -1,19 +1,16 @@
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Any, cast
 
 import anyio
 import httpx2
 import pytest
 from anyio.abc import TaskGroup
 
-from nextcloud_mcp_server.nextcloud import memory_permit
-from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.protocol.availability import AppList, Apps
 from nextcloud_mcp_server.resources import updates
 from nextcloud_mcp_server.resources.interest import MAX_ADDRESSES, MAX_INTERESTS
 from nextcloud_mcp_server.storage.records import Principal
-from tests.permits import is_held
+from tests.permits import is_held, watch_notes
 from tests.updates_fixtures import ALICE, UpdatesServer, open_harness, settled
 
 README = "nc://files/Readme.md"
@@ -35,19 +32,9 @@ async def group() -> AsyncGenerator[TaskGroup]:
 async def test_a_look_holds_large_lists_as_a_call_does_and_no_longer(
     monkeypatch: pytest.MonkeyPatch, harness: UpdatesServer
 ) -> None:
-    monkeypatch.setattr(memory_permit, "LARGE_BYTES", 0)
-    held = list[bool]()
-    request = NextcloudHttp.request
-
-    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
-        response = await cast("Any", request)(http, *given, **named)
-        if "/apps/notes/" in str(given[1]):
-            held.append(await is_held("alice"))
-        return response
-
     note, client = harness.note("One"), harness.client()
     await client.subscribed(note)
-    monkeypatch.setattr(NextcloudHttp, "request", watched)
+    held = watch_notes(monkeypatch)
     harness.change(note)
     await harness.look()
 
