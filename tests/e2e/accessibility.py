@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import pytest
 from playwright.async_api import Page
@@ -15,6 +15,8 @@ from playwright.sync_api import Page as BlockingPage
 
 from tests.e2e.navigation import leave
 from tests.e2e.single_user_server import DESKTOP, WindowOptions
+
+Found = TypeVar("Found")
 
 _RUN: Final = "axe.run(document, {resultTypes: ['violations']})"
 _FOLDER: Final = os.environ.get("EVERY_VIEW", "")
@@ -61,7 +63,7 @@ def assert_each_page_is_accessible(
             page.set_viewport_size(size)
             seen = f"{name}-{look['locale']}-{scheme}-{size['width']}"
             assert {seen: _complaints(_run(axe, page))} == {seen: []}
-            assert page.evaluate(_FITS), seen
+            assert _at_rest(page, lambda: page.evaluate(_FITS)), seen
             if _FOLDER:
                 page.screenshot(path=Path(_FOLDER) / f"{seen}.png", full_page=True, animations="disabled")
         page.emulate_media(color_scheme=look["color_scheme"])
@@ -71,13 +73,22 @@ def assert_each_page_is_accessible(
 
 
 def _run(axe: str, page: BlockingPage) -> dict[str, Any]:
-    """Run axe in a page; again if the answer to a request from before takes the page's place meanwhile."""
+    """Run axe in a page."""
+
+    def run() -> dict[str, Any]:
+        if not page.evaluate(_HAS_AXE):
+            page.evaluate(axe)
+        found: dict[str, Any] = page.evaluate(_RUN)
+        return found
+
+    return _at_rest(page, run)
+
+
+def _at_rest(page: BlockingPage, ask: Callable[[], Found]) -> Found:
+    """Ask a page; again if the answer to a request from before takes the page's place meanwhile."""
     for _ in range(_NAVIGATIONS):
         with suppress(Error):
-            if not page.evaluate(_HAS_AXE):
-                page.evaluate(axe)
-            found: dict[str, Any] = page.evaluate(_RUN)
-            return found
+            return ask()
         page.locator("h1").wait_for()
     pytest.fail(f"{page.url} did not come to rest")
 
