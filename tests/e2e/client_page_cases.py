@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from nextcloud_mcp_server.errors import ClientBarred, Unreachable, WrongAccount
 from tests.authorization_pages import CURSOR, HOSTED, LOOPBACK, ask_url
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
-from tests.e2e.navigation import follow, leave
+from tests.e2e.navigation import follow, visit
 from tests.multi_user_pages import fails_with, state_of
 
 DOCUMENT = "https://claude.ai/oauth/claude-code-client-metadata"
@@ -80,8 +80,7 @@ def _signed_in_connected(harness: MultiUserServers, page: Page) -> None:
     address = page.url
     _still(harness, page)
     follow(page.locator("button[value=mine]"))
-    leave(page)
-    page.goto(address)
+    visit(page, address)
 
 
 def _sent(harness: MultiUserServers, page: Page) -> None:
@@ -118,8 +117,7 @@ def _not_me(harness: MultiUserServers, page: Page) -> None:
 def _cancelled(harness: MultiUserServers, page: Page) -> None:
     _on_to_nextcloud(harness, page)
     state = state_of(page.locator("a.button.main").get_attribute("href") or "")
-    leave(page)
-    page.goto(f"{harness.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
+    visit(page, f"{harness.origin}/oauth/callback/nextcloud?error=access_denied&state={state}")
 
 
 def _not_member(harness: MultiUserServers, page: Page) -> None:

@@ -10,7 +10,7 @@ from nextcloud_mcp_server.errors import IssuerUnavailable, WrongAccount
 from nextcloud_mcp_server.storage.failure import Failure
 from nextcloud_mcp_server.storage.records import ElicitationState
 from tests.e2e.multi_user_server import MultiUserServers, grant_as
-from tests.e2e.navigation import follow
+from tests.e2e.navigation import follow, visit
 from tests.multi_user_pages import fails_with
 
 _LONG = "The remarkably long-winded research assistant for archives"
@@ -93,7 +93,7 @@ def _other_account(harness: MultiUserServers, page: Page) -> None:
 
 def _sign_in_refused(harness: MultiUserServers, page: Page) -> None:
     _on_to_sign_in(harness, page)
-    page.goto(f"{harness.origin}/oauth/callback/sign-in?error=access_denied")
+    visit(page, f"{harness.origin}/oauth/callback/sign-in?error=access_denied")
 
 
 def _issuer_down(harness: MultiUserServers, page: Page) -> None:

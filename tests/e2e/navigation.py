@@ -11,10 +11,25 @@ _PATIENCE = 30.0
 
 
 def leave(page: Page) -> None:
-    """Go to an empty page; a redirect of the page before may begin at that moment and cut the first try off."""
-    with suppress(Error):
-        page.goto("about:blank")
-    page.goto("about:blank")
+    """Go to an empty page from one that may redirect or reload by itself."""
+    _go(page, "about:blank")
+
+
+def visit(page: Page, address: str) -> None:
+    """Go to an address from a page that may redirect or reload by itself."""
+    leave(page)
+    _go(page, address)
+
+
+def _go(page: Page, address: str) -> None:
+    """Go to an address, and try again where a navigation of the page before cuts this one off."""
+    end = monotonic() + _PATIENCE
+    while monotonic() < end:
+        with suppress(Error):
+            page.goto(address)
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"The page at {page.url} could not be left for {address} in {_PATIENCE} s.")
 
 
 def follow(pressed: Locator) -> None:

@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 from nextcloud_mcp_server.auth.scopes import SCOPES
 from nextcloud_mcp_server.errors import Unreachable
 from nextcloud_mcp_server.storage.failure import Failure
-from tests.e2e.navigation import follow
+from tests.e2e.navigation import follow, visit
 from tests.e2e.single_user_server import SingleUserServer
 
 FOUR = ("notes", "files", "calendar", "tasks")
@@ -77,7 +77,7 @@ def _waiting(harness: SingleUserServer, page: Page) -> None:
 
 def _waiting_paused(harness: SingleUserServer, page: Page) -> None:
     _answered(harness, page, "allow", without_notes=True)
-    page.goto(f"{page.url}&paused=1")
+    visit(page, f"{page.url}&paused=1")
 
 
 def _done(harness: SingleUserServer, page: Page) -> None:
