@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from html import escape
 from typing import Final
 from uuid import uuid4
@@ -12,11 +11,8 @@ from uuid import uuid4
 import httpx2
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats.content_line import Pieces
-from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import calendar_errors, dav, entries, file_errors
 from nextcloud_mcp_server.nextcloud import etag as etags
-from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.calendar_errors import NO_CALENDAR, NO_OBJECT
 from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash, Trashed
 from nextcloud_mcp_server.nextcloud.concurrency_limiter import REQUESTS_AT_ONCE, WIDE_AT_ONCE
@@ -212,9 +208,7 @@ class CalDav:
             await self._trash.restore(trashed)
         except errors.NextcloudError as error:
             raise calendar_errors.worded(error) from None
-        read = partial(uid_of, trashed.text)
-        uid = await aside(read, uid=self._http.uid, size=Pieces.of(trashed.text).work)
-        found = await self.objects(trashed.calendar, kind, uid=uid)
+        found = await self.objects(trashed.calendar, kind, uid=trashed.uid)
         if not found:
             raise errors.NotFound(
                 "It was taken out of the trash and not found in its calendar. Look with nc_calendar_list_events or "
@@ -276,17 +270,11 @@ class CalDav:
         """Return the error that names the object in the trash that has the same UID; looks it up."""
         calendar = object_id.partition("/")[0]
         try:
-            trashed = [each for each in await self._trash.all() if each.calendar == calendar]
+            newest = await self._trash.newest(
+                lambda each: each.calendar == calendar, uid=await self._trash.uid_of(text)
+            )
         except file_errors.NOT_SEEN:
-            trashed = []
-
-        def same() -> list[Trashed]:
-            uid = uid_of(text)
-            return [each for each in trashed if each.uid == uid]
-
-        work = sum(Pieces.of(each).work for each in (text, *(one.text for one in trashed)))
-        twins = await aside(same, uid=self._http.uid, size=work)
-        newest = max(twins, key=lambda each: each.age, default=None)
+            newest = None
         if newest is None:
             return calendar_errors.uid_taken(error, since="", id_="", etag=None)
         return calendar_errors.uid_taken(error, since=newest.since, id_=newest.id, etag=newest.etag)
@@ -303,9 +291,12 @@ class CalDav:
 
     async def _trashed(self, object_id: str, if_match: str) -> Trashed:
         calendar, etag = segments_of(object_id)[0], etags.normalise(if_match)
-        for each in sorted(await self._trash.all(), key=lambda one: one.age, reverse=True):
-            if each.etag == etag and (each.id == object_id or each.calendar == calendar):
-                return each
+
+        def matches(each: Trashed) -> bool:
+            return each.etag == etag and (each.id == object_id or each.calendar == calendar)
+
+        if (newest := await self._trash.newest(matches)) is not None:
+            return newest
         raise errors.NotFound(
             "Nothing that was deleted from there has this etag: send the event_id or task_id and the etag that it had "
             "when it was deleted. What was deleted from a shared calendar, only its owner finds, in the trash of "

@@ -3,16 +3,17 @@
 Not documented; read in `apps/dav/lib/CalDAV/Trashbin` of nextcloud/server. PROPFIND cannot list it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
-from sys import getsizeof
+from functools import partial
 from typing import Final
 
+from nextcloud_mcp_server.formats.content_line import Pieces
 from nextcloud_mcp_server.formats.ical import uid_of
 from nextcloud_mcp_server.nextcloud import dav, entries
 from nextcloud_mcp_server.nextcloud import etag as etags
-from nextcloud_mcp_server.nextcloud.held_bytes import HeldBytes
+from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.multistatus import DavResponse
 
@@ -31,13 +32,16 @@ _QUERY: Final = (
 
 @dataclass(frozen=True)
 class Trashed:
-    """One deleted object: `name` is its name in the trash, `calendar` the one it was deleted from."""
+    """One deleted object: `name` is its name in the trash, `calendar` the one it was deleted from.
+
+    It has no text: that may take tens of megabytes.
+    """
 
     name: str
     calendar: str
     etag: str | None
-    text: str
     deleted_at: datetime | None
+    uid: str = ""
 
     @property
     def id(self) -> str:
@@ -54,11 +58,6 @@ class Trashed:
         """A sort key: later deletions have greater values."""
         return 0.0 if self.deleted_at is None else self.deleted_at.timestamp()
 
-    @cached_property
-    def uid(self) -> str:
-        """The UID of the deleted object."""
-        return uid_of(self.text)
-
 
 class CalendarTrash:
     """Reads the trash of one user's calendars."""
@@ -67,19 +66,29 @@ class CalendarTrash:
         self._http = http
         self._home = dav.Tree.of("calendars", http.uid)
 
-    async def all(self) -> list[Trashed]:
-        """Fetch all deleted objects of the user's own calendars; those that do not fit in memory are left out."""
+    async def newest(self, matches: Callable[[Trashed], bool], *, uid: str | None = None) -> Trashed | None:
+        """Return the last deleted object of the user's own calendars that matches, with its UID; None without one.
+
+        `matches` does not know the UID. The objects are read one by one.
+        """
+        newest: Trashed | None = None
         depth = {"Depth": "1"}
-        with HeldBytes(self._http.uid) as held:
-            async with entries.ask(
-                self._http, "REPORT", self._home, _OBJECTS, body=_QUERY, headers=depth, longest=_LONGEST
-            ) as found:
-                return [
-                    trashed
-                    async for segments, response in found
-                    if len(segments) == len(_OBJECTS) + 1
-                    and held.take(getsizeof((trashed := _trashed(segments[-1], response)).text))
-                ]
+        async with entries.ask(
+            self._http, "REPORT", self._home, _OBJECTS, body=_QUERY, headers=depth, longest=_LONGEST
+        ) as found:
+            async for segments, response in found:
+                if len(segments) != len(_OBJECTS) + 1:
+                    continue
+                trashed = _trashed(segments[-1], response)
+                if matches(trashed) and (newest is None or trashed.age > newest.age):
+                    its = await self.uid_of(response.text("cal:calendar-data"))
+                    if uid in {None, its}:
+                        newest = replace(trashed, uid=its)
+        return newest
+
+    async def uid_of(self, text: str) -> str:
+        """Return the UID in the text of an object, "" if it cannot be read; a long text is read in a thread."""
+        return await aside(partial(uid_of, text), uid=self._http.uid, size=Pieces.of(text).work)
 
     async def restore(self, trashed: Trashed) -> None:
         """Restore a deleted object to its former calendar.
@@ -96,7 +105,6 @@ def _trashed(name: str, response: DavResponse) -> Trashed:
         name=name,
         calendar=response.text("trash:calendar-uri"),
         etag=etags.parse(response.text("d:getetag")),
-        text=response.text("cal:calendar-data"),
         deleted_at=_moment(response.text("trash:deleted-at")),
     )
 

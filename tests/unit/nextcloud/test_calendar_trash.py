@@ -1,6 +1,8 @@
 """What was deleted from a calendar comes back, and what in the trash stands in the way is named."""
 
-from collections.abc import Callable
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -8,15 +10,15 @@ import pytest
 from pydantic import SecretStr
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import held_bytes
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.nextcloud.caldav import CalDav
+from nextcloud_mcp_server.nextcloud.calendar_trash import CalendarTrash
 from nextcloud_mcp_server.nextcloud.credential import BasicCredential
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp, open_pool
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.sandbox.app import Sandbox
 from nextcloud_mcp_server.sandbox.calendar_store import StoredCalendar
-from tests.dav_fakes import account_in, account_over, call
+from tests.dav_fakes import account_in, account_over, call, http_over
 
 DEMO = (
     "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:demo-1@example.test\r\nDTSTAMP:20260101T000000Z\r\n"
@@ -244,25 +246,35 @@ async def test_an_object_without_an_etag_is_shown_without_one_and_left_alone() -
         await call(account, "nc_calendar_update_event", event_id=ID, etag="e", title="x")
 
 
-async def test_of_a_trash_of_many_megabytes_no_more_is_held_than_a_user_may(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """8 looks at once into a trash of 30 MB took 310 MB."""
-    monkeypatch.setattr(held_bytes, "MOST_BYTES", 3000)
-    app = PersonalApp()
-    etags = dict[str, str]()
-    for name, description in (("long.ics", "a" * 5000), (NAME, "short")):
-        uid = f"UID:{name}"
-        text = DEMO.replace("UID:demo-1@example.test", uid).replace(
-            "SUMMARY", f"DESCRIPTION:{description}\r\nSUMMARY"
-        )
-        etags[name] = (await app.put(text, name)).headers["etag"].strip('"')
-        await app.call("nc_calendar_delete_event", event_id=f"personal/{name}", etag=etags[name])
+class _LongTrash(httpx2.AsyncByteStream):
+    """A trash of 20 objects; in each, one emoji makes Python take four bytes a letter."""
 
-    with pytest.raises(errors.NotFound):
-        await app.call(
-            "nc_calendar_update_event", event_id="personal/long.ics", etag=etags["long.ics"], restore=True
-        )
-    await app.call("nc_calendar_update_event", event_id=ID, etag=etags[NAME], restore=True)
+    text = DEMO.replace("Demo", "\N{PARTY POPPER}" + "A" * 500_000)
 
-    assert NAME in app.calendars["personal"].objects
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        names = 'xmlns:d="DAV:" xmlns:cal="urn:ietf:params:xml:ns:caldav" xmlns:x="http://nextcloud.com/ns"'
+        yield f'<?xml version="1.0"?><d:multistatus {names}>'.encode()
+        for number in range(20):
+            yield (
+                f"<d:response><d:href>/remote.php/dav/calendars/alice/trashbin/objects/{number}.ics</d:href>"
+                f"<d:propstat><d:prop><d:getetag>&quot;e&quot;</d:getetag><x:calendar-uri>personal</x:calendar-uri>"
+                f"<x:deleted-at>2026-11-{number + 1:02}T10:00:00Z</x:deleted-at>"
+                f"<cal:calendar-data>{self.text}</cal:calendar-data></d:prop>"
+                "<d:status>HTTP/1.1 200 OK</d:status></d:propstat></d:response>"
+            ).encode()
+        yield b"</d:multistatus>"
+
+
+async def test_of_a_trash_of_many_megabytes_one_object_is_held_at_a_time() -> None:
+    """8 looks at once into a trash of 30 MB took 310 MB, and one look at objects with an emoji 140 MB."""
+    trash = CalendarTrash(http_over(lambda _: httpx2.Response(207, stream=_LongTrash())))
+    tracemalloc.start()
+    try:
+        newest = await trash.newest(lambda each: each.etag == "e")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert newest is not None
+    assert (newest.name, newest.uid) == ("19.ics", "demo-1@example.test")
+    assert peak < 6 * sys.getsizeof(_LongTrash.text)
