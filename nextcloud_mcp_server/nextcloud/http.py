@@ -30,7 +30,8 @@ from nextcloud_mcp_server.nextcloud.trust import Trust
 from nextcloud_mcp_server.nextcloud.url_policy import NextcloudUrl
 from nextcloud_mcp_server.telemetry import metrics, spans
 
-_MAX_BYTES = 16_777_216
+#: A list of 50,000 notes takes less. Parsed, letters may take four bytes each, and one call holds all of it.
+_MAX_BYTES = 12_582_912
 _MAX_ERROR_BYTES = 262_144
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0

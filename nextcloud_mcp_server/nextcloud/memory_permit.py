@@ -1,6 +1,6 @@
 """The permit to hold much content in memory: one call of a user has it at a time, from when it needs it to its end.
 
-A response of 16 MB takes several times that once it is parsed, a text ten times that in an edit, and a search holds
+A response of 12 MB takes several times that once it is parsed, a text ten times that in an edit, and a search holds
 many: a user's calls at once would hold gigabytes. Other users never wait for it.
 
 A call needs the permit when the responses that the user's calls hold without it are large together: many small ones,

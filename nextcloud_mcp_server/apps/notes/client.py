@@ -39,7 +39,7 @@ MOST_SEARCHED: Final = 5000
 _CLOCK_SECONDS: Final = 2
 _MAX_ATTACHMENT_BYTES = 16_777_216
 #: Of one note as JSON. A text with emoji takes four times that in memory.
-_MAX_NOTE_BYTES = 16_777_216
+_MAX_NOTE_BYTES = 12_582_912
 _NO_NOTE = (
     "There is no note with that id, or it belongs to another user. Call nc_notes_list_notes to find it."
 )
