@@ -60,6 +60,10 @@ _CUT_OFF = (
     "The server is restarting, and this request was not finished. Send it again in a few seconds; if it was to change "
     "something, read first whether that is done already."
 )
+_ENDED = (
+    "The session or the sign-in of this request has ended, and the request was not finished. Send it again in a new "
+    "session; if it was to change something, read first whether that is done already."
+)
 
 
 class Exchanges:
@@ -123,7 +127,7 @@ class Exchanges:
 
     async def _answered(self, request_id: object, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, and complete the answer if it did not."""
-        answer = _Answer(send)
+        answer = _Answer(send, self._stop_state)
         try:
             await self._app(scope, receive, answer.send)
         except anyio.get_cancelled_exc_class():
@@ -136,8 +140,9 @@ class Exchanges:
 class _Answer:
     """How far an answer was sent."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, stop_state: StopState) -> None:
         self._send = send
+        self._stop_state = stop_state
         self._streams = self._started = self._ended = False
 
     async def send(self, message: Message) -> None:
@@ -153,14 +158,13 @@ class _Answer:
 
     async def end(self, request_id: object, scope: Scope, receive: Receive) -> None:
         """Report that the answer was cut off, if it is incomplete and the client still connected."""
+        why = _CUT_OFF if self._stop_state.is_stopping else _ENDED
         if not self._started:
-            response = _error(request_id, INTERNAL_ERROR, _CUT_OFF, 503)
+            response = _error(request_id, INTERNAL_ERROR, why, 503)
             response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
             await response(scope, receive, self._send)
         elif self._streams and not self._ended:
-            event = (
-                f"event: message\r\ndata: {json.dumps(_body(request_id, INTERNAL_ERROR, _CUT_OFF))}\r\n\r\n"
-            )
+            event = f"event: message\r\ndata: {json.dumps(_body(request_id, INTERNAL_ERROR, why))}\r\n\r\n"
             await self._send({"type": "http.response.body", "body": event.encode(), "more_body": False})
 
 

@@ -183,9 +183,11 @@ def scope() -> Scope:
     return {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
 
 
-async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
+async def ended(app: App, *, cut_off: bool = True, is_stopping: bool = True) -> list[Message]:
     """Run a request, and cut it off as the end of the server does; the answer is what was sent."""
     sent: list[Message] = []
+    stop_state = StopState()
+    stop_state.is_stopping = is_stopping
     waiting = anyio.Event()
 
     async def receive() -> Message:
@@ -201,7 +203,7 @@ async def ended(app: App, *, cut_off: bool = True) -> list[Message]:
             await anyio.sleep_forever()
 
     async with anyio.create_task_group() as group:
-        group.start_soon(Exchanges(running, StopState()), scope(), receive, send)
+        group.start_soon(Exchanges(running, stop_state), scope(), receive, send)
         if cut_off:
             await waiting.wait()
             group.cancel_scope.cancel()
@@ -239,6 +241,16 @@ async def test_a_stream_that_is_cut_off_ends_with_the_same_words(*, cut_off: boo
     assert event.endswith("\r\n\r\n")
     error = json.loads(event.partition("data: ")[2])
     assert (error["id"], error["error"]["code"]) == (7, -32603)
+
+
+async def test_the_end_of_a_session_or_sign_in_is_not_called_a_restart() -> None:
+    """A stream that ended because the user signed the client out said that the server restarts."""
+    _, body = await ended(waits, is_stopping=False)
+    *_, last = await ended(starts, is_stopping=False)
+
+    for message in (body["body"].decode(), last["body"].decode()):
+        assert "session or the sign-in of this request has ended" in message
+        assert "restarting" not in message
 
 
 async def test_what_was_answered_gets_no_second_answer() -> None:
