@@ -86,6 +86,8 @@ class StoppingServer(uvicorn.Server):
         self._captured_signals.append(sig)
         if self._stop_state.is_stopping:
             self.should_exit = self.force_exit = True
+            # It would log the traces of what the second signal breaks off.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._stop_state.is_stopping = True
 
     async def on_tick(self, counter: int) -> bool:

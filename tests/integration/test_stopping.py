@@ -73,6 +73,7 @@ class Served:
     http: httpx2.AsyncClient
     address: str
     session: dict[str, str]
+    log: Path
 
     async def call(self, method: str, params: dict[str, Any]) -> str:
         """Send a request; the answer is the text of its stream, or of its refusal."""
@@ -113,7 +114,8 @@ async def served(folder: Path, nextcloud: SlowNextcloud, *, drain: int) -> Async
             (address,) = re.findall(r'listening on ([^\s"]+)', app.log.read_text("utf-8"))
             message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
             began = await http.post(address, json=message)
-            yield Served(process, http, address, {"Mcp-Session-Id": began.headers["mcp-session-id"]})
+            session = {"Mcp-Session-Id": began.headers["mcp-session-id"]}
+            yield Served(process, http, address, session, app.log)
         nextcloud.open.set()
 
 
@@ -156,3 +158,15 @@ async def test_a_server_that_drains_says_so_and_serves_until_a_second_signal_end
     assert (before, after) == (200, 503)
     assert LIST in listed
     assert server.process.returncode == -signal.SIGTERM
+
+
+async def test_two_signals_at_once_leave_no_trace_in_the_log(tmp_path: Path) -> None:
+    """As when a user presses Ctrl+C twice."""
+    async with served(tmp_path / "data", SlowNextcloud(Sandbox.demo()), drain=0) as server:
+        server.process.send_signal(signal.SIGINT)
+        server.process.send_signal(signal.SIGINT)
+        with anyio.fail_after(60):
+            await server.process.wait()
+
+    assert "Traceback" not in server.log.read_text("utf-8")
+    assert server.process.returncode == 130

@@ -89,6 +89,8 @@ async def running(*, drain: float = 0, stop_state: float = 300) -> AsyncGenerato
             app.gate.set()
             made.signal()
             await made.ended.wait()
+    # A second signal silences it, for the rest of its process.
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)
 
 
 async def test_it_serves_while_it_drains_and_logs_that_it_does(caplog: pytest.LogCaptureFixture) -> None:
