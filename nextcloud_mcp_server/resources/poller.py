@@ -246,7 +246,12 @@ class Poller:
         """Return the callers with a session or stream that may read some of these kinds."""
         found: set[Caller] = set()
         for caller in self._state.availability.change_notifier.callers(owner):
-            opened = await services.accounts.find(caller)
+            try:
+                opened = await services.accounts.find(caller)
+            except NextcloudMcpError as error:
+                # The others are told all the same: the change is not seen again.
+                logger.info("a client does not hear of a changed list: %s", error)
+                continue
             if any(self._may(caller, kind, opened) for kind in kinds):
                 found.add(caller)
         return frozenset(found)
