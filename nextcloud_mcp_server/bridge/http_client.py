@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from nextcloud_mcp_server.bridge.certificate import distrusted
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.errors import (
     AnswerUnreadable,
@@ -193,6 +194,10 @@ class _ReadToItsEnd(httpx2.AsyncByteStream):
 
 def unreachable(server: Server, error: httpx2.TransportError) -> TransportFailed:
     """Word an error of the network: which server, and what happened."""
+    if (certificate := distrusted(error)) is not None:
+        return TransportFailed(
+            f'MCP transport error: the certificate of the server "{server.id}" {certificate}'
+        )
     what = "did not answer in time" if isinstance(error, httpx2.TimeoutException) else "could not be reached"
     reason = one_line(str(error)).rstrip(".")
     return TransportFailed(f"{_prefix(server)} {what}{f' ({reason})' if reason else ''}.")
