@@ -268,6 +268,28 @@ JSON = {"content-type": "application/json"}
             'the server "test" answered with HTTP status 503.',
         ),
         (
+            lambda: httpx2.Response(503, json={"error": "temporarily_unavailable"}),
+            TransportFailed,
+            'the server "test" answered with HTTP status 503. Try again in a minute.',
+        ),
+        (
+            lambda: httpx2.Response(403, json={"error": "access_denied"}),
+            TransportFailed,
+            'the server "test" answered with HTTP status 403.',
+        ),
+        (
+            lambda: httpx2.Response(503, headers=JSON, content=endless()),
+            MCPError,
+            "Server returned an error response",
+        ),
+        (
+            lambda: httpx2.Response(
+                403, json={"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "Not you."}}
+            ),
+            MCPError,
+            "Not you.",
+        ),
+        (
             lambda: httpx2.Response(307, headers={"location": "https://evil.example/mcp?q=1"}),
             MCPError,
             "Redirect to https://evil.example/mcp not followed",
