@@ -38,6 +38,7 @@ class EndedAccounts:
         self._on_ended = on_ended
         self._known: frozenset[int] = frozenset()
         self._last: int | None = None
+        self._fails = False
 
     async def run(self) -> None:
         """Call `look` periodically as long as the server runs."""
@@ -45,7 +46,12 @@ class EndedAccounts:
             try:
                 await self.look()
             except StorageError as error:
-                logger.warning("released accounts could not be read: %s", error)
+                # Every five seconds, so the log has it once.
+                level = logging.DEBUG if self._fails else logging.WARNING
+                logger.log(level, "released accounts cannot be read; trying again: %s", error)
+                self._fails = True
+            else:
+                self._fails = False
             await anyio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:

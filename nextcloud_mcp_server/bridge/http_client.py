@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from nextcloud_mcp_server.bridge.certificate import distrusted
 from nextcloud_mcp_server.bridge.configuration import Server
 from nextcloud_mcp_server.errors import (
     AnswerUnreadable,
@@ -27,6 +28,9 @@ FAULT_KEY: Final = "nextcloud-mcp-server/fault"
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
 _ERRORS: Final = 400
+#: What a server, or a proxy before it, answers for now.
+_FOR_NOW: Final = frozenset({429, 502, 503, 504})
+_REFUSED: Final = _FOR_NOW | {403}
 _ACCEPTED: Final = 202
 _READ: Final = frozenset({"application/json", "text/event-stream"})
 _LONGEST_CHALLENGE: Final = 500
@@ -79,7 +83,10 @@ class HttpClient(httpx2.AsyncClient):
             return self._stand_in(request, unreachable(self._server, error))
         fault = self._fault(request, response)
         if fault is None:
-            return _ending(self._limited(response))
+            response = _ending(self._limited(response))
+            fault = await self._refusal(request, response)
+        if fault is None:
+            return response
         await response.aclose()
         return self._stand_in(request, fault, response.status_code)
 
@@ -103,6 +110,23 @@ class HttpClient(httpx2.AsyncClient):
                 f"{_prefix(self._server)} answered {what}, which is not MCP: check the path of its address."
             )
         return fault
+
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> NextcloudMcpError | None:
+        """Name the status of a refusal in JSON that is no JSON-RPC: the SDK says nothing about it.
+
+        The question that finds the version is left to the SDK, which then tries an older one.
+        """
+        if response.status_code not in _REFUSED or _content_type(response) != "application/json":
+            return None
+        try:
+            if b'"server/discover"' in request.content or b'"jsonrpc"' in await response.aread():
+                return None
+        except (httpx2.RequestNotRead, httpx2.StreamError):
+            return None
+        again = " Try again in a minute." if response.status_code in _FOR_NOW else ""
+        return TransportFailed(
+            f"{_prefix(self._server)} answered with HTTP status {response.status_code}.{again}"
+        )
 
     def _stand_in(
         self, request: httpx2.Request, error: NextcloudMcpError, status: int = 502
@@ -193,6 +217,10 @@ class _ReadToItsEnd(httpx2.AsyncByteStream):
 
 def unreachable(server: Server, error: httpx2.TransportError) -> TransportFailed:
     """Word an error of the network: which server, and what happened."""
+    if (certificate := distrusted(error)) is not None:
+        return TransportFailed(
+            f'MCP transport error: the certificate of the server "{server.id}" {certificate}'
+        )
     what = "did not answer in time" if isinstance(error, httpx2.TimeoutException) else "could not be reached"
     reason = one_line(str(error)).rstrip(".")
     return TransportFailed(f"{_prefix(server)} {what}{f' ({reason})' if reason else ''}.")

@@ -1,6 +1,7 @@
 """Console output: results to stdout, everything else to stderr."""
 
 import json
+import logging
 import re
 import shutil
 import sys
@@ -14,6 +15,8 @@ from typing import Final, NoReturn
 import typer
 
 from nextcloud_mcp_server.errors import ConfigurationError, NextcloudMcpError
+
+logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = "nextcloud-mcp-server"
 _WRONG_SETTINGS: Final = 2
@@ -56,20 +59,43 @@ def by_option(sentence: str, arguments: Sequence[str] | None = None) -> str:
 
 
 def give_up(error: NextcloudMcpError) -> NoReturn:
-    """Print an error as sentences, and exit: with 2 if the settings are wrong, else with 1."""
+    """Print an error as sentences, and exit: with 2 if the settings are wrong, else with 1.
+
+    A server with LOG_FORMAT=json logs it: what collects its log reads nothing else.
+    """
     wrong = isinstance(error, ConfigurationError)
-    if wrong:
-        say_what_is_not_read()
-    say(f"Error: {by_option(str(error))}")
+    if _logs_json(sys.argv[1:]):
+        from nextcloud_mcp_server import logs  # noqa: PLC0415 - only where a server did not start
+
+        logs.set_up(form="json", reword=by_option)
+        for sentence in _not_read() if wrong else ():
+            logger.warning("%s", sentence)
+        logger.error("%s", error)
+    else:
+        if wrong:
+            say_what_is_not_read()
+        say(f"Error: {by_option(str(error))}")
     sys.exit(_WRONG_SETTINGS if wrong else 1)
 
 
 def say_what_is_not_read() -> None:
     """Name the variables that are not read: a setting that seems to be missing may be one of them."""
+    for sentence in _not_read():
+        say(f"Note: {sentence}")
+
+
+def _not_read() -> Sequence[str]:
     from nextcloud_mcp_server.settings.environment import not_read  # noqa: PLC0415 - only before a refusal
 
-    for sentence in not_read():
-        say(f"Note: {sentence}")
+    return not_read()
+
+
+def _logs_json(arguments: Sequence[str]) -> bool:
+    """Tell whether the program is a server whose log the operator wants as JSON; its settings may be the fault."""
+    from nextcloud_mcp_server.settings.environment import process_variables  # noqa: PLC0415 - only before a refusal
+
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    return command == "serve" and process_variables().get("LOG_FORMAT", "").strip().lower() == "json"
 
 
 def result(text: str) -> None:

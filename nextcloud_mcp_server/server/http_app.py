@@ -63,17 +63,23 @@ def mode_of(settings: Settings, public_urls: PublicUrls, overrides: Overrides) -
 def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], stop_state: StopState) -> Starlette:
     """Put the MCP endpoint and the pages into one application, which runs the background work."""
     sessions = _sessions(parts)
+    readiness = Readiness(parts_to_try(parts), stop_state)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with parts.mode.connected(), parts.running(), sessions.run(), free_memory.given_back():
+        async with (
+            parts.mode.connected(),
+            parts.running(),
+            readiness.measured(),
+            sessions.run(),
+            free_memory.given_back(),
+        ):
             yield
 
     # These layers are for the endpoint alone, so no page passes them.
     exchanges = Exchanges(sessions.handle_request, stop_state)
     streams = OpenStreamTracker(exchanges, change_notifier=parts.availability.change_notifier)
     mcp_route = Route(MCP_PATH, endpoint=parts.mode.limit_sessions(streams))
-    readiness = Readiness(parts_to_try(parts), stop_state)
     ready_route = Route("/readyz", readiness.readyz, methods=["GET"])
     return Starlette(routes=[mcp_route, ready_route, *pages], lifespan=lifespan)
 

@@ -121,6 +121,12 @@ CONNECTIONS: Final = Metric(
     "gauge",
     ("state",),
 )
+READY: Final = Metric(
+    "nextcloud_mcp_ready",
+    "Whether a part that calls need can be used (1) or not (0), as /readyz says.",
+    "gauge",
+    ("part",),
+)
 TASKS: Final = Metric(
     "nextcloud_mcp_tasks_total",
     "Tasks by tool, and how they ended in this process.",
@@ -138,5 +144,6 @@ METRICS: Final = (
     CONSENT_SECONDS,
     REFRESHES,
     CONNECTIONS,
+    READY,
     TASKS,
 )

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from nextcloud_mcp_server.errors import NextcloudMcpError
+from nextcloud_mcp_server.telemetry import metrics
 from nextcloud_mcp_server.web.stopping import StopState
 
 logger = logging.getLogger(__name__)
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 MOST_SECONDS = 3.0
 #: How long a result holds, so that nobody can use the check to send many requests to Nextcloud.
 _KEPT_SECONDS = 5.0
+#: Between two tries for the metric, where nobody asks `/readyz`.
+_MEASURED_SECONDS = 30.0
 _UNAVAILABLE = 503
 _AGAIN: Final = {"Retry-After": f"{_KEPT_SECONDS:.0f}"}
 
@@ -76,6 +80,23 @@ class Readiness:
                 self._failing, self._tried_at = found, self._monotonic()
             return self._failing
 
+    @asynccontextmanager
+    async def measured(self) -> AsyncGenerator[None]:
+        """Keep the metric up to date until the context ends, where metrics are exported."""
+        async with anyio.create_task_group() as group:
+            if metrics.are_exported():
+                group.start_soon(self._measure)
+            yield
+            group.cancel_scope.cancel()
+
+    async def _measure(self) -> None:
+        while True:
+            try:
+                await self.failing()
+            except Exception:  # a supervisor: a fault of one try must not end the server
+                logger.exception("it could not be tried whether the server is ready; trying again")
+            await anyio.sleep(_MEASURED_SECONDS)
+
     async def _try_all(self) -> dict[str, str]:
         found: dict[str, str] = {}
 
@@ -93,6 +114,8 @@ class Readiness:
         async with anyio.create_task_group() as group:
             for name, attempt in self._parts.items():
                 group.start_soon(run, name, attempt)
+        for name in self._parts:
+            metrics.READY.set(name, value=0 if name in found else 1)
         return found
 
     def _tell(self, found: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """`serve` as a process, where it cannot work: one sentence and an exit code, nothing that looks like a start."""
 
+import json
 import os
 import resource
 import subprocess
@@ -87,3 +88,46 @@ def test_a_start_that_cannot_work_is_refused_in_one_sentence(
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ")
     assert sentence in line
+
+
+@pytest.mark.parametrize(
+    ("variables", "events"),
+    [
+        ({"DATA_DIR": "/dev/null/x"}, ["The data folder /dev/null/x cannot be written"]),
+        ({"HOLD_SECONDS": "soon"}, ["Invalid HOLD_SECONDS"]),
+        ({"NEXTCLOUD_HOST": "ftp://x", "NEXTCLOUD_MCP_TYPO": "1"}, ["NEXTCLOUD_HOST is not a web address"]),
+    ],
+    ids=["folder", "setting", "address"],
+)
+def test_where_the_log_is_json_so_is_the_refusal(variables: dict[str, str], events: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nextcloud_mcp_server", "serve", "--transport", "http", "--port", "0"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=child_environment({"NEXTCLOUD_HOST": "http://127.0.0.1:9", "LOG_FORMAT": "json"} | variables)
+        | {"PATH": os.environ["PATH"]},
+    )
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    errors = [line["event"] for line in lines if line["level"] == "error"]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [error[: len(event)] for error, event in zip(errors, events, strict=True)] == events
+
+
+def test_a_command_of_the_operator_answers_in_words_all_the_same(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nextcloud_mcp_server", "grants", "list"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=child_environment({"HOLD_SECONDS": "soon", "LOG_FORMAT": "json", "DATA_DIR": str(tmp_path)})
+        | {"PATH": os.environ["PATH"]},
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: Invalid HOLD_SECONDS")

@@ -8,6 +8,7 @@ import anyio
 import httpx2
 import pytest
 
+from nextcloud_mcp_server.auth import ended_accounts
 from nextcloud_mcp_server.auth.ended_accounts import EndedAccounts
 from nextcloud_mcp_server.demo.wire_client import HandshakeClient
 from nextcloud_mcp_server.sandbox.person import Person
@@ -15,6 +16,7 @@ from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from tests.consent_fixtures import ConsentSetup
 from tests.integration.builtin_app import BuiltinApp, open_builtin_app
 from tests.integration.oidc_app import OidcApp, open_oidc_app
+from tests.integration.personal_app import until
 from tests.issuer_fake import ISSUER
 
 PING: tuple[str, dict[str, Any]] = ("tools/call", {"name": "check_provisioning_status", "arguments": {}})
@@ -188,3 +190,20 @@ async def test_a_database_that_cannot_be_read_is_asked_again(people: ConsentSetu
     await ended.look()
 
     assert heard.told == []
+
+
+async def test_a_database_that_stays_away_is_logged_once(
+    people: ConsentSetup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The look comes every five seconds: a log of an outage would consist of it."""
+    monkeypatch.setattr(ended_accounts, "LOOK_SECONDS", 0.001)
+    people.sql("ALTER TABLE audit RENAME TO away")
+    ended = EndedAccounts(people.database, Heard())
+
+    with caplog.at_level("DEBUG", logger=ended_accounts.__name__):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ended.run)
+            await until(lambda: len(caplog.records) >= 3)
+            group.cancel_scope.cancel()
+
+    assert [record.levelname for record in caplog.records[:3]] == ["WARNING", "DEBUG", "DEBUG"]

@@ -20,8 +20,10 @@ from nextcloud_mcp_server.bridge.oauth.store import TokenStore
 from nextcloud_mcp_server.bridge.oauth.target import Target
 from nextcloud_mcp_server.bridge.oauth.tokens import refresh
 from nextcloud_mcp_server.errors import AuthorizationFailed, BridgeError
+from nextcloud_mcp_server.logs import one_line
 
 _REFRESH_SECONDS: Final = 120.0
+_LONGEST_SCOPE: Final = 200
 
 
 def now() -> datetime:
@@ -149,8 +151,7 @@ class Access:
         self, used: Grant | None, challenge: Challenge, more: Sequence[str], seen: int
     ) -> Grant:
         if self._sign_in is None:
-            name = self.target.server_id
-            raise SignInNeeded(f"{name} needs a sign-in. Run: nextcloud-mcp-server client auth {name}")
+            raise _sign_in_needed(self.target.server_id, challenge)
         async with self._signing_in:
             if self.attempts > seen:
                 if self._failure is not None:
@@ -194,3 +195,12 @@ class Access:
         if grant is None or self.target.client_id in {None, grant.client.client_id}:
             return grant
         return None
+
+
+def _sign_in_needed(name: str, challenge: Challenge) -> SignInNeeded:
+    """Say why the user has to sign in: the server knows no access (401), or wants one with more rights (403)."""
+    why = f"{name} needs a sign-in."
+    if challenge.wants_scopes:
+        wanted = f" ({one_line(challenge.scope[:_LONGEST_SCOPE])})" if challenge.scope else ""
+        why = f"{name} answered 403: it wants more rights{wanted} than this client has."
+    return SignInNeeded(f"{why} Run: nextcloud-mcp-server client auth {name}")

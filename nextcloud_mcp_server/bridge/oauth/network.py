@@ -10,6 +10,7 @@ import httpx2
 from pydantic_core import from_json
 
 from nextcloud_mcp_server.bridge.browser import UnsafeUrl, is_loopback
+from nextcloud_mcp_server.bridge.certificate import distrusted
 from nextcloud_mcp_server.errors import AuthorizationFailed
 
 _SECONDS: Final = 30.0
@@ -104,7 +105,9 @@ class Network:
                         await response.aclose()
         except TimeoutError:
             raise AuthorizationFailed(f"{what} at {host} did not answer in time; try again later.") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL):
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            if (certificate := distrusted(error)) is not None:
+                raise AuthorizationFailed(f"The certificate of {host} {certificate}") from None
             # The library's text may hold the URL.
             raise AuthorizationFailed(f"{what} at {host} cannot be reached; try again later.") from None
         if body is None:

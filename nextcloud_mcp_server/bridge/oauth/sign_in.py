@@ -9,6 +9,7 @@ import anyio
 import httpx2
 
 from nextcloud_mcp_server.bridge.browser import Browser
+from nextcloud_mcp_server.bridge.certificate import distrusted
 from nextcloud_mcp_server.bridge.oauth.access import now
 from nextcloud_mcp_server.bridge.oauth.authorization import SIGN_IN_SECONDS, Paste, SignIn
 from nextcloud_mcp_server.bridge.oauth.challenge import Challenge, bearer_challenge
@@ -102,7 +103,9 @@ async def _challenge(target: Target, open_http: OpenHttp) -> Challenge:
                 http.stream("POST", target.url, json=_PROBE, headers=_ACCEPT, auth=None) as response,
             ):
                 return bearer_challenge(response) if response.status_code == _UNAUTHORIZED else Challenge()
-    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+        if (certificate := distrusted(error)) is not None:
+            raise AuthorizationFailed(f"The certificate of {target.server_id} {certificate}") from None
         raise AuthorizationFailed(
             f"{target.server_id} cannot be reached; check its url, or try again later."
         ) from None

@@ -196,6 +196,19 @@ async def test_an_error_of_the_network_costs_one_call_and_not_the_connection() -
         assert await called(connection) == "Done."
 
 
+async def test_a_certificate_that_is_not_trusted_is_named_with_the_variable_for_another_authority() -> None:
+    def fail(_: dict[str, Any]) -> httpx2.Response | None:
+        raise httpx2.ConnectError(
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: expired (_ssl.c:1)"
+        )
+
+    async with connect(SERVER, transport=Remote(for_calls(fail))) as connection:
+        with pytest.raises(
+            TransportFailed, match=r'the certificate of the server "test" is not trusted here .*SSL_CERT_FILE'
+        ):
+            await called(connection)
+
+
 async def endless() -> AsyncIterator[bytes]:
     """A body without an end."""
     while True:
@@ -253,6 +266,28 @@ JSON = {"content-type": "application/json"}
             lambda: httpx2.Response(503, text="down"),
             TransportFailed,
             'the server "test" answered with HTTP status 503.',
+        ),
+        (
+            lambda: httpx2.Response(503, json={"error": "temporarily_unavailable"}),
+            TransportFailed,
+            'the server "test" answered with HTTP status 503. Try again in a minute.',
+        ),
+        (
+            lambda: httpx2.Response(403, json={"error": "access_denied"}),
+            TransportFailed,
+            'the server "test" answered with HTTP status 403.',
+        ),
+        (
+            lambda: httpx2.Response(503, headers=JSON, content=endless()),
+            MCPError,
+            "Server returned an error response",
+        ),
+        (
+            lambda: httpx2.Response(
+                403, json={"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "Not you."}}
+            ),
+            MCPError,
+            "Not you.",
         ),
         (
             lambda: httpx2.Response(307, headers={"location": "https://evil.example/mcp?q=1"}),

@@ -47,6 +47,7 @@ def test_no_label_names_a_user_or_a_client() -> None:
         "status",
         "outcome",
         "state",
+        "part",
     }
 
 

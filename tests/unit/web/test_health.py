@@ -1,15 +1,17 @@
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import anyio
 import pytest
 from starlette.requests import Request
 
 from nextcloud_mcp_server.errors import StorageError
+from nextcloud_mcp_server.telemetry import metrics
 from nextcloud_mcp_server.web import health
 from nextcloud_mcp_server.web.health import Readiness
 from nextcloud_mcp_server.web.stopping import StopState
+from tests.counted import Counted
 
 
 class Part:
@@ -114,3 +116,54 @@ async def test_a_server_that_stops_is_not_ready_and_tries_nothing() -> None:
     assert before == 200
     assert (status, body) == (503, {"status": "stopping"})
     assert part.tried == 1
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    with anyio.fail_after(60):
+        while not is_so():  # noqa: ASYNC110 - an exporter gives no event
+            await anyio.sleep(0.01)
+
+
+async def test_the_metric_of_each_part_is_kept_although_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_MEASURED_SECONDS", 0.01)
+    part, clock, counted = Part("away."), Clock(), Counted()
+    readiness = Readiness({"database": part, "nextcloud": Part()}, StopState(), monotonic=clock)
+    database, nextcloud = ("nextcloud_mcp_ready", "database"), ("nextcloud_mcp_ready", "nextcloud")
+
+    with metrics.exported(counted):
+        async with readiness.measured():
+            await until(lambda: counted.sums.get(database) == 0)
+            while_away = dict(counted.sums)
+            part.failure = ""
+            clock.now += 5
+            await until(lambda: counted.sums[database] == 1)
+
+    assert while_away == {database: 0, nextcloud: 1}
+
+
+async def test_without_metrics_nothing_is_tried_until_it_is_asked() -> None:
+    part = Part()
+
+    async with Readiness({"database": part}, StopState()).measured():
+        await anyio.wait_all_tasks_blocked()
+
+    assert part.tried == 0
+
+
+async def test_a_fault_of_one_try_leaves_the_server_running(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "_MEASURED_SECONDS", 0.01)
+    faults, counted = [RuntimeError("a fault")], Counted()
+
+    async def attempt() -> None:
+        await anyio.lowlevel.checkpoint()
+        if faults:
+            raise faults.pop()
+
+    with metrics.exported(counted):
+        async with Readiness({"database": attempt}, StopState()).measured():
+            await until(lambda: ("nextcloud_mcp_ready", "database") in counted.sums)
+
+    assert counted.sums == {("nextcloud_mcp_ready", "database"): 1}
+    assert "it could not be tried whether the server is ready; trying again" in caplog.messages

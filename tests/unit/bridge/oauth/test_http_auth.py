@@ -235,6 +235,20 @@ async def test_without_a_browser_the_command_is_named(servers: FakeServers, stor
     assert servers.opened == []
 
 
+async def test_a_403_is_not_called_a_missing_sign_in(servers: FakeServers, store: TokenStore) -> None:
+    await store.save(SERVER, FRESH)
+    header = 'Bearer error="insufficient_scope", scope="notes:write"'
+    servers.replies[SERVER] = httpx2.Response(403, headers={"WWW-Authenticate": header})
+
+    with pytest.raises(SignInNeeded) as raised:
+        await call(servers, auth(servers, store, is_interactive=False))
+
+    assert str(raised.value) == (
+        "example answered 403: it wants more rights (notes:write) than this client has. "
+        "Run: nextcloud-mcp-server client auth example"
+    )
+
+
 async def test_more_scopes_are_asked_for_with_those_that_are_there(
     servers: FakeServers, store: TokenStore
 ) -> None:

@@ -51,6 +51,18 @@ async def test_a_server_that_is_not_there_is_one_sentence(fault: Exception) -> N
         await servers.network().get(URL, "The metadata")
 
 
+async def test_a_certificate_that_is_not_trusted_is_named() -> None:
+    fault = httpx2.ConnectError(
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed (_ssl.c:1)"
+    )
+    servers = FakeServers(replies={URL: fault})
+
+    with pytest.raises(
+        AuthorizationFailed, match=r"^The certificate of as\.example is not trusted here .*SSL_CERT_FILE"
+    ):
+        await servers.network().get(URL, "The metadata")
+
+
 async def test_a_redirect_on_the_same_host_is_followed() -> None:
     servers = FakeServers()
     servers.replies[URL] = httpx2.Response(307, headers={"Location": "/other"})

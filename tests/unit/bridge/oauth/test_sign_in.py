@@ -14,6 +14,9 @@ from nextcloud_mcp_server.bridge.oauth.token_file import FileVault
 from nextcloud_mcp_server.errors import AuthorizationFailed
 from tests.authorization_server_fake import ISSUER, SERVER, FakeServers, described, target
 
+SELF_SIGNED = (
+    "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)"
+)
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
@@ -49,6 +52,15 @@ async def test_a_server_that_is_not_there_is_one_sentence(store: TokenStore) -> 
     servers = FakeServers(replies={SERVER: httpx2.ConnectError("no")})
 
     with pytest.raises(AuthorizationFailed, match="example cannot be reached"):
+        await signed_in(servers, store)
+
+
+async def test_a_certificate_that_is_not_trusted_is_named(store: TokenStore) -> None:
+    servers = FakeServers(replies={SERVER: httpx2.ConnectError(SELF_SIGNED)})
+
+    with pytest.raises(
+        AuthorizationFailed, match=r"^The certificate of example is not trusted here .*SSL_CERT_FILE"
+    ):
         await signed_in(servers, store)
 
 
