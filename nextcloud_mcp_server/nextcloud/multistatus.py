@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
 
+from anyio import lowlevel
+
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav
 
@@ -19,6 +21,8 @@ MAX_RESPONSE_BYTES: Final = 262_144
 #: Its tags: each takes a hundred bytes or more until the element ends.
 _MOST_TAGS: Final = 65_536
 _SLICE: Final = 65_536
+#: So much of a longer document is parsed at once, in less than a millisecond; then other requests have their turn.
+_PIECE: Final = 8_192
 #: How much of the end of the document is kept, to find an error document that follows it.
 _TAIL_BYTES: Final = 4_096
 
@@ -165,8 +169,9 @@ async def read(  # noqa: C901 - one loop, and what may end it
             total += len(chunk)
             if total > MAX_BYTES:
                 raise errors.TooLarge("The folder is too large to list: search in it instead.")
-            for start in range(0, len(chunk), _SLICE):
-                piece = chunk[start : start + _SLICE]
+            for start in range(0, len(chunk), _PIECE):
+                await lowlevel.checkpoint()
+                piece = chunk[start : start + _PIECE]
                 unfinished += len(piece)
                 tags += piece.count(b"<")
                 if responses := readable.record(growing.feed(piece)):
