@@ -258,7 +258,9 @@ async def open_harness(
         return []
 
     specs = mcp_server.select(toolsets, exclude=(), read_only=False)
-    availability = Availability(mcp_server.facts(specs), ChangeNotifier(lambda ctx: caller(ctx).principal))
+    availability = Availability(
+        mcp_server.facts(specs), ChangeNotifier(lambda ctx: caller(ctx).principal, caller=caller)
+    )
     if known:
         await availability.heard(ALICE, Apps(AppList(frozenset({"notes", "deck"})), account="alice"))
     pending = Pending(finished)

@@ -1,6 +1,6 @@
 """The account page: what a signed-in user sees and changes of their own connection."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -55,8 +55,8 @@ class ClientTokens(Protocol):
 class ClientLogos(Protocol):
     """The logos that clients name in their metadata."""
 
-    async def of_all(self, client_ids: Collection[str]) -> Mapping[str, Picture]:
-        """Return the logos of those clients that have one."""
+    async def of_all(self, names: Mapping[str, str]) -> Mapping[str, Picture]:
+        """Return the logos of those clients that have one; `names` are those that the page shows, by client id."""
         ...
 
 
@@ -99,8 +99,8 @@ class AccountPage:
             who.principal, (CODE_USED, TOKEN_USED), since=since, limit=_MOST_ALERTS
         )
         holders = [] if self._tokens is None else await self._tokens.holders(who.principal)
-        known = [permission.client_id for permission in permissions]
-        logos: Mapping[str, Picture] = {} if self._logos is None else await self._logos.of_all(known)
+        names = {permission.client_id: permission.client_name for permission in permissions}
+        logos: Mapping[str, Picture] = {} if self._logos is None else await self._logos.of_all(names)
         return AccountView(
             nextcloud_host=self._policy.nextcloud_host,
             uid=grant.account.uid if grant else None,

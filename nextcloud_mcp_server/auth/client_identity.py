@@ -3,18 +3,15 @@
 from nextcloud_mcp_server.auth.builtin import document_source, redirects
 from nextcloud_mcp_server.auth.consent.views import ClientIdentity
 from nextcloud_mcp_server.auth.known_clients import imitated
-from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
 from nextcloud_mcp_server.storage.oauth_records import Client
 
 
-def identity(client_id: str, name: str, registered: Client | None) -> ClientIdentity | None:
-    """Build the identity of a client; None in single-user mode, where all programs are one client.
+def identity(client_id: str, name: str, registered: Client | None) -> ClientIdentity:
+    """Build the identity of a client of a server with many users.
 
     `registered` is what the client told this server's authorization server; None if another issuer gives the
     tokens.
     """
-    if client_id == PERSONAL_CLIENT_ID:
-        return None
     if host := document_source.host_of(client_id):
         return ClientIdentity(host=host, imitates=imitated(name, host))
     if registered is None:

@@ -1,7 +1,7 @@
 """The caller of a tool: a user and their client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nextcloud_mcp_server.storage.records import Principal
 
@@ -16,12 +16,14 @@ class Caller:
     """A user and the client that acts for them. `client_name` is the name the client gives itself.
 
     `token_scopes` are what the access token of this request covers; None where no token limits anything.
+    `sign_in` names the token's sign-in, where this server issues tokens.
     """
 
     principal: Principal
     client_id: str
     client_name: str
     token_scopes: frozenset[str] | None = None
+    sign_in: str | None = field(default=None, compare=False)
 
 
 def personal(nextcloud_url: str) -> Principal:

@@ -172,7 +172,9 @@ class NextcloudHttp:
         try:
             return await repeater.run(send)
         except _LargeResponse:
-            await memory_permit.take(self.uid)
+            pass
+        # Outside of the handler: the error keeps the frames that hold what has been read, which may be megabytes.
+        await memory_permit.take(self.uid)
         return await repeater.run(send)
 
     async def _permitted(self, method: str, slot: credential_probe.Slot) -> None:

@@ -20,8 +20,8 @@ from nextcloud_mcp_server import errors
 
 #: The bytes of responses that a user's calls hold together without the permit. Nearly all hold less than a hundredth.
 LARGE_BYTES: Final = 4_194_304
-#: The bytes of all responses of one call, unless it says with `dropped` that it keeps less.
-MOST_BYTES: Final = 33_554_432
+#: The bytes of all responses of one call, unless it says with `dropped` that it keeps less. One may have nearly all.
+MOST_BYTES: Final = 16_777_216
 #: A list that is parsed while it arrives needs the permit only beyond so many bytes: what is kept of it takes less.
 LARGE_LIST_BYTES: Final = 1_048_576
 #: So many changes of a user may wait for the permit after their responses have begun. Each of them keeps one of the

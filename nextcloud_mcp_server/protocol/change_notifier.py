@@ -5,7 +5,8 @@ A handshake-era client is notified on its session, a client of 2026-07-28 on the
 
 A session is only notified of changes to a list that it has requested: some clients end the connection after one
 call, and a notification that comes then costs them its answer (modelcontextprotocol/python-sdk issue 1960).
-Streams are notified of what they name (2026-07-28, basic/utilities/subscriptions); the SDK handles that.
+Streams are notified of what they name (2026-07-28, basic/utilities/subscriptions); the SDK handles that. A change
+of which not every client may know is sent to those alone that may: `tell` asks for each caller.
 """
 
 from collections import Counter
@@ -25,6 +26,7 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
 )
 
+from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.protocol import wire
 
 #: Sessions of one user that are notified at most; the oldest are dropped first.
@@ -46,32 +48,44 @@ def _nobody() -> None:
     """Do nothing: the default where no callback is set."""
 
 
+def _every_client(_: Caller | None) -> bool:
+    """Return True: the default for a change of which every client of the user may know."""
+    return True
+
+
 @dataclass(eq=False, slots=True)
 class Session:
     """A connected handshake-era client.
 
-    `uris` are the resources it subscribed to; `lists` are those it has requested.
+    `uris` are the resources it subscribed to; `lists` are those it has requested. `caller` is that of its newest
+    request for a list or a subscription.
     """
 
     key: str
     connection: Connection
+    caller: Caller | None = None
     uris: Collection[str] = ()
     lists: set[ListChanged] = field(default_factory=set[ListChanged])
 
 
 class ChangeNotifier:
-    """Notifies each user's clients of changes for this user."""
+    """Notifies each user's clients of changes for this user.
+
+    `owner` returns the user of a request, `caller` also their client and what its token covers.
+    """
 
     def __init__(
         self,
         owner: Callable[[ServerRequestContext[Any, Any]], Hashable],
         *,
+        caller: Callable[[ServerRequestContext[Any, Any]], Caller] | None = None,
         send_seconds: float = SEND_SECONDS,
     ) -> None:
         self.owner = owner
+        self._caller = caller
         self._send_seconds = send_seconds
         self._sessions: dict[Hashable, dict[str, Session]] = {}
-        self._streams: dict[Hashable, dict[object, Listener]] = {}
+        self._streams: dict[Hashable, dict[object, tuple[Caller | None, Listener]]] = {}
         # Counted, since the next stream of a session may open before the end of the last one is recorded.
         self._consent_status = Counter[str]()
         #: Called when a session can be notified again.
@@ -92,6 +106,7 @@ class ChangeNotifier:
         if session is None:
             session = connection.state[_KEY] = Session(key, connection)
             connection.exit_stack.callback(self._leave, owner, key, session)
+        session.caller = self._caller(ctx) if self._caller else None
         sessions = self._sessions.setdefault(owner, {})
         if sessions.get(key) is not session:
             sessions[key] = session
@@ -114,23 +129,34 @@ class ChangeNotifier:
         """Tell whether a notification reaches a session now."""
         return session.key == wire.STDIO or session.key in self._consent_status
 
-    def bus(self, owner: Hashable) -> "Bus":
-        """Return the bus to which one user's streams can subscribe."""
-        return Bus(self, owner)
+    def bus(self, owner: Hashable, caller: Caller | None = None) -> "Bus":
+        """Return the bus to which the streams of one user, or of one caller, can subscribe."""
+        return Bus(self, owner, caller)
 
-    async def tell(self, owner: Hashable, *events: ServerEvent) -> None:
-        """Send events to all clients of one user."""
-        for listener in list(self._streams.get(owner, {}).values()):
-            for event in events:
+    def callers(self, owner: Hashable) -> frozenset[Caller]:
+        """Return the callers of the sessions and streams of one user."""
+        sessions = (session.caller for session in self._sessions.get(owner, {}).values())
+        streams = (caller for caller, _ in self._streams.get(owner, {}).values())
+        return frozenset(caller for caller in (*sessions, *streams) if caller is not None)
+
+    async def tell(
+        self, owner: Hashable, *events: ServerEvent, to: Callable[[Caller | None], bool] = _every_client
+    ) -> None:
+        """Send events to the clients of one user; with `to` only to the callers for which it returns True."""
+        for caller, listener in list(self._streams.get(owner, {}).values()):
+            for event in events if to(caller) else ():
                 listener(event)
         async with anyio.create_task_group() as group:
             for session in self._sessions.get(owner, {}).values():
-                group.start_soon(partial(self.send, session, *events))
+                if to(session.caller):
+                    group.start_soon(partial(self.send, session, *events))
 
-    def listen(self, owner: Hashable, listener: Listener) -> Callable[[], None]:
+    def listen(
+        self, owner: Hashable, listener: Listener, *, caller: Caller | None = None
+    ) -> Callable[[], None]:
         """Send changes to a stream until the returned function is called."""
         token = object()
-        self._streams.setdefault(owner, {})[token] = listener
+        self._streams.setdefault(owner, {})[token] = caller, listener
 
         def leave() -> None:
             streams = self._streams.get(owner, {})
@@ -169,10 +195,11 @@ _SEND: Mapping[ListChanged, Callable[[Connection], Awaitable[None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """The events of one user, in the form of the SDK's `SubscriptionBus`."""
+    """The events of one user, in the form of the SDK's `SubscriptionBus`; `caller` is the one that listens."""
 
     change_notifier: ChangeNotifier
     owner: Hashable
+    caller: Caller | None = None
 
     async def publish(self, event: ServerEvent) -> None:
         """Send an event to the user's clients."""
@@ -180,4 +207,4 @@ class Bus:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Subscribe a stream; return the function that ends the subscription."""
-        return self.change_notifier.listen(self.owner, listener)
+        return self.change_notifier.listen(self.owner, listener, caller=self.caller)

@@ -24,7 +24,7 @@ from nextcloud_mcp_server.protocol.hold import WAITING
 from nextcloud_mcp_server.protocol.pending import Pending
 from nextcloud_mcp_server.protocol.work import Work, current
 from nextcloud_mcp_server.storage.records import Principal
-from nextcloud_mcp_server.storage.task_records import MOST_BYTES, Lease, Task, TaskOwner
+from nextcloud_mcp_server.storage.task_records import MOST_BYTES, SIGN_IN_ENDED, Lease, Task, TaskOwner
 from nextcloud_mcp_server.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class RunningCall:
     questions: int = 0
     noted: str | None = None
     began_at: float = field(default_factory=monotonic)
+    is_ended: bool = False
 
     def stop(self) -> None:
         """End the call; what it cleans up is done in its own time."""
@@ -95,7 +96,7 @@ class RunningCall:
     def outcome(self) -> dict[str, Any]:
         """Return the result, or raise the error, to answer the request itself."""
         if self.result is None:
-            raise self.error or wire.MCPError(INTERNAL_ERROR, _CUT_OFF)
+            raise self.error or wire.MCPError(INTERNAL_ERROR, SIGN_IN_ENDED if self.is_ended else _CUT_OFF)
         return self.result
 
 
@@ -118,6 +119,7 @@ class TaskRunner:
         self._pending = pending
         self._consent_seconds = consent_seconds
         self.renew_seconds = renew_seconds
+        self._calls = set[RunningCall]()
         self._running: dict[str, RunningCall] = {}
         self._group: TaskGroup | None = None
         self._ended = anyio.Event()
@@ -145,6 +147,7 @@ class TaskRunner:
         if self._group is None:
             raise RuntimeError("the task runner does not run")
         call = RunningCall(ctx, call_next)
+        self._calls.add(call)
         self._group.start_soon(self._run, call)
         return call
 
@@ -160,11 +163,12 @@ class TaskRunner:
         self._wanted.set()
 
     async def end(self, meant: Callable[[ServerRequestContext[Any, Any]], bool]) -> None:
-        """Cancel the tasks of this process whose request matches a predicate."""
-        for call in list(self._running.values()):
-            if call.task is None or not meant(call.ctx):
-                continue
+        """Cancel the tasks of this process whose request matches a predicate, and the calls that may become one."""
+        for call in [each for each in self._calls if meant(each.ctx)]:
+            call.is_ended = True
             call.stop()
+            if call.task is None:
+                continue
             try:
                 await (await self.rows()).cancel(call.task.owner, call.task.id)
             except StorageError as error:
@@ -222,6 +226,7 @@ class TaskRunner:
             if call.task is not None:
                 _tell(call, call.task, TaskEnd.FAILED)
         finally:
+            self._calls.discard(call)
             call.done.set()
             call.work.begun.set()
             if call.task is not None:

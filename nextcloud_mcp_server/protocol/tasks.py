@@ -35,6 +35,7 @@ from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     MOST_RESTARTS,
     MOST_RUNNING,
+    SIGN_IN_ENDED,
     Began,
     Task,
     TaskOwner,
@@ -187,8 +188,8 @@ class Tasks(Extension):
         call = self.runner.start(ctx, call_next)
         try:
             await call.work.begun.wait()
-            if call.error is not None:
-                raise call.error
+            if call.is_ended or call.error is not None:
+                call.outcome()
             task = await self._created(ctx, call, tool, lifetime)
             if task is None:
                 raise MCPError(INVALID_PARAMS, TOO_MANY)
@@ -218,7 +219,7 @@ class Tasks(Extension):
         "A server MUST NOT return CreateTaskResult until the task is durably created" ("Task Creation").
 
         Raises:
-            MissingScope: The permission with which the work began has ended.
+            MissingScope: The permission or the sign-in with which the work began has ended.
         """
         arguments = cast("Mapping[str, Any]", (ctx.params or {}).get("arguments") or {})
         kept = task_wire.written(arguments) if self._tools[tool] else None
@@ -226,19 +227,23 @@ class Tasks(Extension):
             kept = None
         try:
             rows = await self.runner.rows()
-            return await rows.create(
+            task = await rows.create(
                 self._owner(ctx),
                 secrets.token_hex(16),
-                began=self._began(call, tool),
+                began=self._began(ctx, call, tool),
                 tool=tool,
                 arguments=kept,
                 lifetime=lifetime,
                 lease=self.runner.lease,
             )
+            if task is None or not call.is_ended:
+                return task
+            await rows.cancel(task.owner, task.id)
         except StorageError:
             return None
+        raise MissingScope(SIGN_IN_ENDED)
 
-    def _began(self, call: RunningCall, tool: str) -> Began | None:
+    def _began(self, ctx: ServerRequestContext[Any, Any], call: RunningCall, tool: str) -> Began | None:
         """Return what a call began its work with.
 
         None where no permissions are stored, and of a call that was refused before: it has nothing of the user's
@@ -246,7 +251,7 @@ class Tasks(Extension):
         """
         if self._scopes is None or call.work.credential_id is None:
             return None
-        return Began(call.work.credential_id, self._scopes[tool])
+        return Began(call.work.credential_id, self._scopes[tool], self._caller(ctx).sign_in)
 
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
         task = await self._found(ctx, params.task_id)

@@ -13,7 +13,7 @@ from math import inf
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
 from nextcloud_mcp_server.auth.accounts import Opened
 from nextcloud_mcp_server.auth.principal import Caller
@@ -204,7 +204,7 @@ class Poller:
         if caller is None or first is None:
             return inf
         try:
-            events = await self._changes(person, first, opened)
+            updates, lists = await self._changes(person, first, opened)
         except CredentialRejected:
             await services.accounts.reject(caller, first)
             # The credential was refreshed or removed; the next poll uses what there is.
@@ -217,7 +217,11 @@ class Poller:
                 await each.lose(list(each.wants))
             return inf
         availability = self._state.availability
-        await availability.change_notifier.tell(owner, *events)
+        await availability.change_notifier.tell(owner, *updates)
+        if lists:
+            # Another client of this user may know less than the one for which the list was looked at.
+            hearing = await self._readers(services, owner, lists)
+            await availability.change_notifier.tell(owner, ResourcesListChanged(), to=hearing.__contains__)
         apps = apps_of(services, caller, first, in_menu=availability.in_menu)
         availability.learn(owner, apps, account=first.account.uid)
         person.idle = not _attended(person)
@@ -235,6 +239,22 @@ class Poller:
             if lost:
                 await interest.lose(lost)
         return opened
+
+    async def _readers(
+        self, services: ToolServices, owner: Hashable, kinds: Collection[Kind]
+    ) -> frozenset[Caller | None]:
+        """Return the callers with a session or stream that may read some of these kinds."""
+        found: set[Caller] = set()
+        for caller in self._state.availability.change_notifier.callers(owner):
+            try:
+                opened = await services.accounts.find(caller)
+            except NextcloudMcpError as error:
+                # The others are told all the same: the change is not seen again.
+                logger.info("a client does not hear of a changed list: %s", error)
+                continue
+            if any(self._may(caller, kind, opened) for kind in kinds):
+                found.add(caller)
+        return frozenset(found)
 
     def _may(self, caller: Caller, kind: Kind, opened: Opened | None) -> bool:
         return (
@@ -254,30 +274,33 @@ class Poller:
 
     async def _changes(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened]
-    ) -> list[ServerEvent]:
-        """Compare the watched resources with the last poll. All clients of a user share one account.
+    ) -> tuple[list[ResourceUpdated], list[Kind]]:
+        """Compare the watched resources with the last poll; return those that changed, and the kinds whose list did.
+
+        All clients of a user share one account.
 
         A poll that fails changes nothing, so that the next one reports what it would have reported.
         """
         wrote, person.wrote = person.wrote, None
         try:
-            events, marks, first_looks = await self._compare(person, first, opened, wrote)
+            updates, changed, marks, first_looks = await self._compare(person, first, opened, wrote)
         except BaseException:  # raised again: also a cancelled poll has told nothing
             person.wrote = _earliest(wrote, person.wrote)
             raise
         person.marks |= marks
         person.first_looks = first_looks
-        return sorted(set(events), key=repr)
+        return sorted(set(updates), key=repr), changed
 
     async def _compare(
         self, person: _Person, first: Opened, opened: dict[Caller, Opened], wrote: float | None
-    ) -> tuple[list[ServerEvent], dict[str, Marks], dict[str, float]]:
-        """Return what changed, the new marks by kind, and when the first look at each address ended."""
+    ) -> tuple[list[ResourceUpdated], list[Kind], dict[str, Marks], dict[str, float]]:
+        """Return what changed (as `_changes`), the new marks by kind, and when the first look at each address ended."""
         wanted: dict[str, dict[str, str]] = {}
         for interest in person.interests:
             for uri, (kind, value) in interest.wants.items():
                 wanted.setdefault(kind.about.name, {})[uri] = value
-        events: list[ServerEvent] = []
+        updates: list[ResourceUpdated] = []
+        changed: list[Kind] = []
         marks: dict[str, Marks] = {}
         first_looks: dict[str, float] = {}
         for kind in self._catalogue.kinds:
@@ -294,14 +317,15 @@ class Poller:
                 )
                 ended = anyio.current_time()
                 first_looks.update({uri: person.first_looks.get(uri, ended) for uri in uris})
-                events += _compared(uris, before, now, wrote=wrote is not None)
+                updates += _updated(uris, before, now, wrote=wrote is not None)
+                changed += [kind] if _list_changed(before, now) else []
                 # The first look may have seen what a call changed that had not ended yet.
-                events += [
+                updates += [
                     ResourceUpdated(uri)
                     for uri in uris
                     if wrote is not None and wrote <= person.first_looks.get(uri, -inf)
                 ]
-        return events, marks, first_looks
+        return updates, changed, marks, first_looks
 
     async def _marks(
         self, kind: Kind, nc: Account, values: Collection[str], before: Marks | None, *, listing: bool
@@ -325,15 +349,16 @@ def _attended(person: _Person) -> bool:
     return any(interest.attended() for interest in person.interests)
 
 
-def _compared(uris: dict[str, str], before: Marks | None, now: Marks, *, wrote: bool) -> list[ServerEvent]:
+def _updated(uris: dict[str, str], before: Marks | None, now: Marks, *, wrote: bool) -> list[ResourceUpdated]:
     """Return the differences; with `wrote`, values without an earlier mark count as changed."""
     if before is None:
         return [ResourceUpdated(uri) for uri in uris if wrote]
-    events: list[ServerEvent] = [
+    return [
         ResourceUpdated(uri)
         for uri, value in uris.items()
         if (before.each[value] != now.each.get(value, before.each[value]) if value in before.each else wrote)
     ]
-    if None not in (before.listing, now.listing) and before.listing != now.listing:
-        events.append(ResourcesListChanged())
-    return events
+
+
+def _list_changed(before: Marks | None, now: Marks) -> bool:
+    return before is not None and None not in (before.listing, now.listing) and before.listing != now.listing

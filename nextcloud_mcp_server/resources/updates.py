@@ -103,7 +103,7 @@ class Updates:
         if self._streams.get(person, 0) >= MAX_STREAMS:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open already; close one, then listen again.")
         # One handler per stream: closing it then ends this stream only.
-        handler = ListenHandler(self._change_notifier.bus(person))
+        handler = ListenHandler(self._change_notifier.bus(person, caller))
 
         async def lose(_: Collection[str]) -> None:
             handler.close()

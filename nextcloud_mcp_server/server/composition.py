@@ -156,7 +156,7 @@ def build_server(mode: Mode[AuthT]) -> ServerParts[AuthT]:
     pending = Pending(finished)
     availability = Availability(
         mcp_server.facts(specs),
-        ChangeNotifier(lambda ctx: caller(ctx).principal),
+        ChangeNotifier(lambda ctx: caller(ctx).principal, caller=caller),
         scopes=mode.token_scopes,
         at_sign_in=mode.scopes_at_sign_in,
     )

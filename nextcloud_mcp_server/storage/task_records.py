@@ -24,6 +24,12 @@ NO_LONGER_PERMITTED: Final = (
     "Do not retry before the user says so."
 )
 
+#: The answer to a call whose client has no valid sign-in any more.
+SIGN_IN_ENDED: Final = (
+    "The sign-in of this client has ended, so this call was stopped; a part of it may be done. Do not retry before the "
+    "user has signed in again."
+)
+
 
 class TaskStatus(StrEnum):
     """The status of a task, as the specification names it (`Task.status`)."""
@@ -50,10 +56,14 @@ class TaskOwner:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """What a call began its work with: the credential of the user's account, and the scopes that it needed."""
+    """What a call began its work with: the credential of the user's account, and the scopes that it needed.
+
+    `sign_in` names the sign-in of its token, where this server issues tokens.
+    """
 
     credential_id: str
     scopes: frozenset[str]
+    sign_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

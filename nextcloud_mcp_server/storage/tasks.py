@@ -35,13 +35,21 @@ from nextcloud_mcp_server.errors import MissingScope, Unsealable
 from nextcloud_mcp_server.storage.columns import SealedValue, UtcTime
 from nextcloud_mcp_server.storage.corrected_clock import is_free
 from nextcloud_mcp_server.storage.crypto import KeyRing, Seal, Sealed, hash_of
-from nextcloud_mcp_server.storage.models import PersonColumns, credentials, metadata, owned_by, permissions
+from nextcloud_mcp_server.storage.models import (
+    PersonColumns,
+    credentials,
+    metadata,
+    owned_by,
+    permissions,
+    token_families,
+)
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.storage.task_records import (
     MOST_BYTES,
     MOST_KEPT,
     MOST_RUNNING,
     NO_LONGER_PERMITTED,
+    SIGN_IN_ENDED,
     Began,
     Lease,
     Task,
@@ -104,10 +112,12 @@ class TaskRepository:
 
         In the same transaction the user's permission for the client must cover what the call `began` with, and its
         credential must still be the user's: what ended them deleted only the tasks that were stored by then, and
-        the user may have connected another account since. None where the operator's settings are the permission.
+        the user may have connected another account since. None where the operator's settings are the permission. The
+        same holds for the client's sign-in.
 
         Raises:
-            MissingScope: The user paused or ended it, it covers less by now, or the credential was replaced.
+            MissingScope: The user paused or ended the permission, it covers less by now, the credential was replaced,
+                or the sign-in has ended.
         """
         now = self._transactions.now()
         mine, runs = owned_by(tasks.c, owner.principal), _runs(now)
@@ -116,6 +126,8 @@ class TaskRepository:
         async with self._transactions.writing() as connection:
             if began is not None and not await _is_permitted(connection, owner, began):
                 raise MissingScope(NO_LONGER_PERMITTED)
+            if began is not None and not await _is_signed_in(connection, owner, began):
+                raise MissingScope(SIGN_IN_ENDED)
             await connection.execute(delete(tasks).where(mine, tasks.c.expires_at <= now))
             if await _count(connection, mine, runs) >= MOST_RUNNING:
                 return None
@@ -331,6 +343,15 @@ async def _is_permitted(connection: AsyncConnection, owner: TaskOwner, began: Be
     query = select(permissions.c.scopes).where(mine, not_(permissions.c.paused), exists().where(same))
     granted = await connection.scalar(query)
     return granted is not None and began.scopes <= granted
+
+
+async def _is_signed_in(connection: AsyncConnection, owner: TaskOwner, began: Began) -> bool:
+    """Tell whether the sign-in of a call's token has not ended; true where this server issues no tokens."""
+    if began.sign_in is None:
+        return True
+    mine = owned_by(token_families.c, owner.principal)
+    query = select(token_families.c.family_hash).where(mine, token_families.c.family_hash == began.sign_in)
+    return await connection.scalar(query) is not None
 
 
 async def _count(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> int:

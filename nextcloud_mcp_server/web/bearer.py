@@ -40,6 +40,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _MAX_TOKEN_CHARS = 16_384
 _PARSE_ERROR = -32700
 _RETRY_AFTER_SECONDS = 10
+#: A token is verified again before a call whose body or turn came later than this, and for each stream.
+VERIFIED_SECONDS = 1.0
 #: Between two lines of the log that say that tokens cannot be checked.
 _WARN_SECONDS = 10.0
 
@@ -123,7 +125,7 @@ class BearerLayer:
             await self._serve(admission, scope, receive, send)
 
     async def _serve(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
-        bearer, value = admission.bearer, cast("object", None)
+        bearer, value, verified_at = admission.bearer, cast("object", None), anyio.current_time()
         user = BearerUser(bearer)
         scope = {**scope, "user": user, "auth": AuthCredentials(user.scopes)}
         async with AsyncExitStack() as working:
@@ -134,6 +136,9 @@ class BearerLayer:
                     return
                 receive = _replaying(body, receive)
                 await working.enter_async_context(admission.slot())
+                if anyio.current_time() - verified_at > VERIFIED_SECONDS:
+                    # A client chooses how slowly its body comes; the sign-in may have ended meanwhile.
+                    await self._authenticate(scope)
                 value = scope[MESSAGE] = _parsed(body)
                 self._check_call(value, bearer, Headers(scope=scope).get("mcp-protocol-version"))
             if not lasts(scope["method"], value):
@@ -143,6 +148,8 @@ class BearerLayer:
         async with admission.stream():
             seconds = bearer.expires_at + LEEWAY_SECONDS - self._clock().timestamp()
             with self._streams.opened(bearer) as cut:
+                # What ended since the first check did not end this stream, which was not open then.
+                await self._authenticate(scope)
                 await run_for(self._app, scope, receive, send, seconds=seconds, cut=cut)
 
     async def _authenticate(self, scope: Scope) -> Bearer:

@@ -14,9 +14,10 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.subscriptions import Subscription
-from mcp.shared.subscriptions import ResourceUpdated
+from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import EmptyResult, SubscribeRequest, SubscribeRequestParams
 
+from nextcloud_mcp_server.sandbox.apps.notes.store import Changes, NoteStore
 from tests.integration.oidc_app import OidcApp, open_oidc_app
 from tests.integration.personal_app import until
 from tests.load_cluster import connect, move_in
@@ -96,6 +97,47 @@ def looks(oidc_app: OidcApp, name: str) -> int:
     """Count how often a user's top folder was looked at."""
     path = f"/remote.php/dav/files/{name}"
     return sum((one.method, one.path) == ("PROPFIND", path) for one in oidc_app.sandbox.requests.records)
+
+
+async def test_a_changed_list_is_told_to_no_client_that_may_read_nothing_in_it(oidc_app: OidcApp) -> None:
+    """Another client of the same user may read notes, and looks for new ones."""
+    tokens = {
+        "wide": oidc_app.token("carol"),
+        "narrow": oidc_app.token("carol", scope="openid files:read"),
+        "stranger": oidc_app.token("carol", client_id="stranger"),
+    }
+    told: dict[str, list[object]] = {name: [] for name in tokens}
+    async with AsyncExitStack() as stack:
+        # Every client hears that a user is connected, and which apps they have: both is known before.
+        await (await stack.enter_async_context(oidc_app.raw(tokens["wide"]))).request("resources/list", {})
+        session = await stack.enter_async_context(oidc_app.raw(tokens["stranger"]))
+        await session.request("resources/list", {})
+
+        async def stream(name: str) -> Subscription:
+            client: Client = await stack.enter_async_context(oidc_app.client(tokens[name]))
+            return await stack.enter_async_context(
+                client.listen(resource_subscriptions=[SHARED_NAME], resources_list_changed=True)
+            )
+
+        async def follow(name: str, events: Subscription) -> None:
+            async for event in events:
+                told[name].append(event)
+
+        streams = {name: await stream(name) for name in tokens}
+        async with anyio.create_task_group() as group:
+            await group.start(session.listen)
+            for name, events in streams.items():
+                group.start_soon(follow, name, events)
+            await until(lambda: looks(oidc_app, "carol") > 1)
+            NoteStore(oidc_app.sandbox.state.users["carol"], oidc_app.clock).create(Changes(title="New"))
+            await until(lambda: ResourcesListChanged() in told["wide"])
+            write(oidc_app, "carol", "22")
+            await until(lambda: ResourceUpdated(SHARED_NAME) in told["narrow"])
+            group.cancel_scope.cancel()
+
+    assert told["stranger"] == []
+    assert set(told["narrow"]) == {ResourceUpdated(SHARED_NAME)}
+    assert session.notices == []
 
 
 async def test_an_access_that_is_ended_ends_the_stream_and_the_looks(oidc_app: OidcApp) -> None:

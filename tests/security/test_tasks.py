@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,12 +24,14 @@ from nextcloud_mcp_server.storage.records import AuditEntry, Principal
 from nextcloud_mcp_server.storage.task_records import (
     LIFETIME,
     NO_LONGER_PERMITTED,
+    SIGN_IN_ENDED,
     Lease,
     TaskOwner,
     TaskStatus,
 )
 from nextcloud_mcp_server.storage.tasks import TaskRepository
 from tests.auth_fixtures import page_url
+from tests.integration.builtin_app import open_builtin_app
 from tests.integration.oidc_app import OidcApp, disconnect, open_oidc_app
 from tests.integration.personal_app import until
 
@@ -224,6 +226,74 @@ async def test_a_logout_at_the_identity_provider_ends_the_tasks_of_that_person_a
             assert runner.holds(his)
             assert (await get(again, hers))["status"] == "cancelled"
             assert (await get(bob, his))["status"] == "working"
+
+
+async def test_a_call_whose_user_logs_out_before_it_is_a_task_becomes_none(tmp_path: Path) -> None:
+    async with open_oidc_app(tmp_path, hold_seconds=0) as app, client(app, app.token("alice")) as alice:
+        app.sandbox.state.users["alice"].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+        await connect(app, alice, "alice")
+        said: dict[str, Any] = {
+            "iss": app.issuer.url,
+            "sub": app.issuer.state.accounts["alice"].subject,
+            "aud": "us",
+            "iat": int(time.time()) + 1,
+            "exp": int(time.time()) + 120,
+            "jti": "a-logout",
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+        }
+
+        async def log_out() -> None:
+            async with httpx2.AsyncClient(timeout=60) as http:
+                token = app.issuer.keys.sign(said, typ="logout+jwt")
+                answer = await http.post(f"{app.url}/oauth/backchannel-logout", data={"logout_token": token})
+                assert answer.status_code == 200
+
+        assert await answer_after(app, alice, log_out) == SIGN_IN_ENDED
+
+
+async def test_a_call_whose_refresh_token_comes_twice_before_it_is_a_task_becomes_none(
+    tmp_path: Path,
+) -> None:
+    """The tasks that are stored by then are deleted; a thief's call must not become one afterwards."""
+    async with (
+        open_builtin_app(tmp_path, hold_seconds=0) as app,
+        httpx2.AsyncClient(timeout=60, follow_redirects=True) as http,
+    ):
+        app.sandbox.state.users["alice"].files.put(f"/{CANARY}.txt", f"{CANARY} text".encode())
+        tokens = await app.sign_in(Person("alice", "alice", browser=http), http, only=["files:read"])
+        form = {"grant_type": "refresh_token", "client_id": tokens["client_id"]}
+
+        async def repeat() -> None:
+            statuses: list[int] = []
+            token = tokens["refresh_token"]
+            for _ in range(2):
+                answer = await http.post(f"{app.url}/token", data={**form, "refresh_token": token})
+                statuses.append(answer.status_code)
+                token = answer.json()["refresh_token"]
+            again = {**form, "refresh_token": tokens["refresh_token"]}
+            statuses.append((await http.post(f"{app.url}/token", data=again)).status_code)
+            assert statuses == [200, 200, 400]
+
+        async with client(app, tokens["access_token"]) as thief:
+            assert await answer_after(app, thief, repeat) == SIGN_IN_ENDED
+
+
+async def answer_after(app: OidcApp, wire: StatelessClient, happens: Callable[[], Awaitable[None]]) -> str:
+    """Call a tool, let something happen while it works, before it is a task; return the words of the answer."""
+    assert app.parts is not None
+    runner, rows = app.parts.task_runner, app.parts.task_runner.rows
+
+    async def late() -> TaskRepository:
+        runner.rows = rows
+        await happens()
+        return await rows()
+
+    runner.rows, runner.grace_seconds = late, 0
+    app.sandbox.faults.slow(FOREVER_SECONDS, area="dav", times=1)
+    answer = (await wire.request("tools/call", READ))["result"]
+    with closing(sqlite3.connect(app.data_dir / "state.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM tasks WHERE status = 'working'").fetchone() == (0,)
+    return str(answer["content"][0]["text"])
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class NotePage:
     cursor: str | None
     pending: int
     listed_at: int | None = None
+    has_texts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class NotesClient(AppClient):
             cursor=following,
             pending=untrusted.integer(pending) or 0,
             listed_at=_listed_at(response),
+            has_texts=with_content,
         )
 
     async def list_all(self) -> AsyncGenerator[Note]:
@@ -184,7 +186,7 @@ class NotesClient(AppClient):
                 fitting = [one for one in found if held.take(one.size)]
                 notes += fitting
                 seen += len(found)
-                complete = complete and len(fitting) == len(page.notes)
+                complete = complete and page.has_texts and len(fitting) == len(page.notes)
                 if seen == MOST_SEARCHED:
                     complete = complete and page.cursor is None
                     break
@@ -221,16 +223,17 @@ class NotesClient(AppClient):
             return renewed if held.take(renewed.size) else None
 
     async def _read_pages(self) -> AsyncGenerator[NotePage]:
-        """Fetch every note with its text: one request per 500, more for long notes."""
+        """Fetch every note with its text, 500 a request, fewer where they are long; too long ones without it."""
         size, cursor = _READ_CHUNK, None
         while True:
             try:
                 page = await self._page(size=size, cursor=cursor, with_content=True)
             except errors.TooLarge:
-                if size == 1:
-                    raise
-                size = max(1, size // 8)
-                continue
+                if size > 1:
+                    size = max(1, size // 8)
+                    continue
+                page = await self._page(size=1, cursor=cursor, with_content=False)
+                size = _READ_CHUNK
             # The reader counts what it keeps.
             memory_permit.dropped()
             yield page

@@ -12,7 +12,7 @@ from nextcloud_mcp_server.apps.tables import results
 from nextcloud_mcp_server.apps.tables.client import Row, Table, TablesClient
 from nextcloud_mcp_server.apps.tables.results import RowDeleted, RowValues, TableList, TablePage
 from nextcloud_mcp_server.apps.tables.values import Column, shown, stored
-from nextcloud_mcp_server.errors import InvalidInput, NotFound
+from nextcloud_mcp_server.errors import InvalidInput, NotFound, TooLarge
 from nextcloud_mcp_server.formats import ical_time
 from nextcloud_mcp_server.nextcloud import file_errors, memory_permit, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
@@ -161,21 +161,31 @@ async def _search(
 ) -> tuple[list[Row], int | None]:
     """Filter the rows here, since the API cannot; the second value is None where all were searched."""
     found: list[Row] = []
+    seen, limit = 0, _CHUNK
     with HeldBytes(nc.uid) as held:
-        for offset in range(0, _SEARCHED_ROWS, _CHUNK):
-            rows = await nc.client(TablesClient).rows(table.id, limit=_CHUNK, offset=offset, total=table.rows)
-            # Few rows may have many columns, and long texts.
+        while seen < _SEARCHED_ROWS:
+            try:
+                rows = await nc.client(TablesClient).rows(
+                    table.id, limit=limit, offset=seen, total=table.rows
+                )
+            except TooLarge:
+                # Few rows may have many columns, and long texts.
+                if limit == 1:
+                    break
+                limit = max(1, limit // 8)
+                continue
             for number in await aside(partial(_matching, rows, matches), uid=nc.uid):
                 if not held.take(rows[number].size):
-                    return found, offset + number
+                    return found, seen + number
                 found.append(rows[number])
-            if len(rows) < _CHUNK:
+            if len(rows) < limit:
                 return found, None
             # Of these rows only those that were counted are kept.
             memory_permit.dropped()
-            seen = offset + len(rows)
+            seen += len(rows)
+            limit = min(limit, _SEARCHED_ROWS - seen)
             await progress.report(seen, max(seen, table.rows), f"Looked at {seen} of {table.rows} rows")
-    return found, _SEARCHED_ROWS
+    return found, seen
 
 
 def _matching(rows: Sequence[Row], matches: Callable[[Row], bool]) -> list[int]:

@@ -124,7 +124,7 @@ class Authorization:
 
     async def logo(self, asked: Asked) -> Picture | None:
         """Return the logo of a client; none of one that imitates another client."""
-        return None if self._logos is None or asked.imitates else await self._logos.of(asked.client)
+        return None if self._logos is None else await self._logos.of(asked.client)
 
     async def read(self, params: Params, *, sender: str = "") -> Asked:
         """Check an authorization request; see `Requests.read`."""

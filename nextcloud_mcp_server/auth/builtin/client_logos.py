@@ -6,7 +6,7 @@ Drawings (SVG) and images of many pixels are left out: they can keep a browser b
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import anyio
@@ -15,6 +15,7 @@ import httpx2
 from nextcloud_mcp_server.auth.builtin import document_source
 from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.clients import ClientRecords
+from nextcloud_mcp_server.auth.client_identity import identity
 from nextcloud_mcp_server.auth.rate_limiter import RateLimiter
 from nextcloud_mcp_server.errors import TooManyRequests
 from nextcloud_mcp_server.nextcloud.image_size import size_of
@@ -54,10 +55,16 @@ class ClientLogos:
         self._per_host = RateLimiter(MOST_PER_HOST, seconds=60.0, monotonic=monotonic)
         self._in_all = RateLimiter(MOST_IN_ALL, seconds=3_600.0, monotonic=monotonic)
 
-    async def of(self, client: Client) -> Picture | None:
-        """Return the logo of a client; None where it has none, and where it did not come in time."""
+    async def of(self, client: Client, *, shown_as: str = "") -> Picture | None:
+        """Return the logo of a client; None where it has none, and where it did not come in time.
+
+        It is also None if the client's name, or the one that the page shows, imitates another client.
+        """
         host = document_source.host_of(client.logo)
         if host is None or not self._hosts.allow_host(host):
+            return None
+        names = {client.name, shown_as or client.name}
+        if any(identity(client.client_id, name, client).imitates for name in names):
             return None
         kept, until = self._kept.get(client.logo, (None, 0.0))
         if until > self._monotonic():
@@ -73,19 +80,22 @@ class ClientLogos:
         self._keep(client.logo, found, _PAUSE_SECONDS if found is None else _FRESH_SECONDS)
         return found
 
-    async def of_all(self, client_ids: Collection[str]) -> Mapping[str, Picture]:
-        """Return the logos of those clients that have one, fetched at the same time."""
+    async def of_all(self, names: Mapping[str, str]) -> Mapping[str, Picture]:
+        """Return the logos of those clients that have one, fetched at the same time.
+
+        `names` has the id of each client, and the name that the page shows.
+        """
         found: dict[str, Picture] = {}
 
-        async def find(client_id: str) -> None:
+        async def find(client_id: str, name: str) -> None:
             client = await self._records.find(client_id)
-            picture = None if client is None else await self.of(client)
+            picture = None if client is None else await self.of(client, shown_as=name)
             if picture is not None:
                 found[client_id] = picture
 
         async with anyio.create_task_group() as group:
-            for client_id in client_ids:
-                group.start_soon(find, client_id)
+            for client_id, name in names.items():
+                group.start_soon(find, client_id, name)
         return found
 
     def _keep(self, url: str, picture: Picture | None, seconds: float) -> None:

@@ -33,7 +33,7 @@ _NEVER = frozenset(
 _CHARACTERS = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/]|%[0-9A-Fa-f]{2})"
 _QUERY = rf"(?P<query>\?(?:{_CHARACTERS}|\?)*)?"
 _WEB = re.compile(
-    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<scheme>https?)://(?P<host>(?:[A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]+\.?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     rf"(?P<path>/{_CHARACTERS}*)?{_QUERY}"
 )
 _PRIVATE = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*):(?P<path>{_CHARACTERS}+){_QUERY}")

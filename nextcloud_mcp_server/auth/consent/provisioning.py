@@ -16,7 +16,7 @@ from nextcloud_mcp_server.auth.consent.policy import OVER, Policy
 from nextcloud_mcp_server.auth.consent.provider import ExchangeResult, GrantProvider, Identity
 from nextcloud_mcp_server.auth.consent.views import ConsentRequest
 from nextcloud_mcp_server.auth.patience import patiently
-from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID, Caller
+from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.errors import (
     ElicitationRequired,
     ElicitationUnknown,
@@ -178,8 +178,9 @@ class Provisioning:
     async def _consent_request(self, elicitation: Elicitation, flow: LoginFlow | None) -> ConsentRequest:
         grant = await self._database.grants.find(elicitation.principal, elicitation.client_id)
         granted = grant.permission.scopes if grant and grant.permission else frozenset[str]()
-        is_local = elicitation.client_id == PERSONAL_CLIENT_ID
-        known = None if is_local else await self._database.clients.find(elicitation.client_id)
+        # Not by its id: an issuer may give a client any. With one user all programs are one client.
+        many, client_id = self._within is None, elicitation.client_id
+        known = await self._database.clients.find(client_id) if many else None
         return ConsentRequest(
             id=elicitation.id,
             state=elicitation.state,
@@ -193,7 +194,7 @@ class Provisioning:
             lifetime=elicitation.expires_at - elicitation.created_at,
             account_name=elicitation.account_name,
             failure=elicitation.failure,
-            client=identity(elicitation.client_id, elicitation.client_name, known),
+            client=identity(client_id, elicitation.client_name, known) if many else None,
         )
 
     async def permit(

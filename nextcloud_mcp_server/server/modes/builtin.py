@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
+from mcp.server.context import ServerRequestContext
 
 from nextcloud_mcp_server.auth.builtin.allowed_clients import AllowedClients
 from nextcloud_mcp_server.auth.builtin.authorization import Authorization
@@ -15,7 +16,7 @@ from nextcloud_mcp_server.auth.builtin.client_fields import ClientRules
 from nextcloud_mcp_server.auth.builtin.client_logos import ClientLogos
 from nextcloud_mcp_server.auth.builtin.clients import Clients
 from nextcloud_mcp_server.auth.builtin.documents import ClientDocuments
-from nextcloud_mcp_server.auth.builtin.ended_sign_ins import EndedSignIns
+from nextcloud_mcp_server.auth.builtin.ended_sign_ins import SIGN_IN, EndedSignIns
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import NextcloudSignIn
 from nextcloud_mcp_server.auth.builtin.page_sign_in import PageSignIn
 from nextcloud_mcp_server.auth.builtin.pinned import open_outside, resolve
@@ -24,6 +25,7 @@ from nextcloud_mcp_server.auth.builtin.tokens import Tokens
 from nextcloud_mcp_server.auth.builtin.upstream_check import UpstreamCheck
 from nextcloud_mcp_server.auth.consent.exchange_limiter import ExchangeLimiter
 from nextcloud_mcp_server.auth.consent.provider import RedirectProvider
+from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import IssuerUnavailable, StorageError
 from nextcloud_mcp_server.nextcloud.account import Nextcloud
@@ -32,6 +34,7 @@ from nextcloud_mcp_server.server.public_urls import MCP_PATH
 from nextcloud_mcp_server.server.services import Job, LazyServices, Overrides, Services, open_key_ring
 from nextcloud_mcp_server.settings.environment import Settings
 from nextcloud_mcp_server.web import oauth_api
+from nextcloud_mcp_server.web.caller import bearer_of
 from nextcloud_mcp_server.web.client_limits import ClientLimits
 from nextcloud_mcp_server.web.metadata import Resource
 
@@ -81,6 +84,11 @@ class Builtin(MultiUserMode[BuiltinAuth]):
         except StorageError as error:
             raise IssuerUnavailable(str(error)) from None
         return await tokens.verify(token)
+
+    def caller(self, ctx: ServerRequestContext[Any, Any]) -> Caller:
+        """Return the user, the client and the sign-in of the access token."""
+        bearer = bearer_of(ctx)
+        return replace(super().caller(ctx), sign_in=None if bearer is None else str(bearer.claims[SIGN_IN]))
 
     def own_routes(self, services: LazyServices[BuiltinAuth]) -> "Sequence[BaseRoute]":
         """Build the endpoints of the authorization server."""

@@ -24,10 +24,6 @@ def registered(*redirect_uris: str) -> Client:
     )
 
 
-def test_the_programs_of_ones_own_computer_are_one_client_without_an_identity() -> None:
-    assert identity(PERSONAL_CLIENT_ID, "Claude", None) is None
-
-
 @pytest.mark.parametrize(("name", "imitated"), [("Claude", "Claude"), ("Notes for me", None)])
 def test_a_document_vouches_by_its_host_and_its_name_is_compared_with_that(
     name: str, imitated: str | None
@@ -35,8 +31,9 @@ def test_a_document_vouches_by_its_host_and_its_name_is_compared_with_that(
     assert identity(DOCUMENT, name, None) == ClientIdentity(host="evil.example", imitates=imitated)
 
 
-def test_a_client_of_the_identity_provider_is_named_by_its_id() -> None:
-    assert identity("chat-7", "Claude", None) == ClientIdentity(id="chat-7")
+@pytest.mark.parametrize("client_id", ["chat-7", PERSONAL_CLIENT_ID])
+def test_a_client_of_the_identity_provider_is_named_by_its_id(client_id: str) -> None:
+    assert identity(client_id, "Claude", None) == ClientIdentity(id=client_id)
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,6 @@ def test_what_is_known_of_a_client_depends_on_who_knows_it() -> None:
     claude = client_of("mcp-1", redirect_uris=("https://evil.example/cb", LOOPBACK, LOOPBACK))
     cursor = client_of("mcp-2", name="Cursor", redirect_uris=(CURSOR,))
 
-    assert identity("local", "Claude", None) is None
     assert identity("https://claude.ai/oauth/client", "Claude", None) == ClientIdentity(host="claude.ai")
     assert identity("https://a.example/client", "Claude", None) == ClientIdentity(
         host="a.example", imitates="Claude"

@@ -1,6 +1,8 @@
 """The permit by itself, and in the requests whose responses need it."""
 
+import gc
 import gzip
+import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
@@ -226,6 +228,42 @@ async def test_a_large_response_is_held_by_one_call_until_its_end(
     # Those that waited kept neither what they had read nor a connection, and asked again.
     assert cloud.asked == {"GET": 5}
     assert cloud.open == 0
+
+
+async def test_calls_that_wait_keep_nothing_of_what_they_have_read() -> None:
+    """Each of 32 calls kept up to 4 MB: it waited where Python still had the error that broke its response off."""
+    cloud = Cloud()
+    read, release = list[int](), anyio.Event()
+
+    async def holds() -> None:
+        async with memory_permit.of_call():
+            await memory_permit.take("alice")
+            await release.wait()
+
+    async def waits() -> None:
+        async with memory_permit.of_call():
+            read.append(len((await cloud.http().request("GET", "/large")).content))
+
+    async def check() -> None:
+        before = tracemalloc.get_traced_memory()[0]
+        async with anyio.create_task_group() as group:
+            for _ in range(30):
+                group.start_soon(partial(apart, waits))
+            while cloud.asked["GET"] < 30 or cloud.open:
+                await lowlevel.checkpoint()
+            await settle()
+            gc.collect()
+            kept = tracemalloc.get_traced_memory()[0] - before
+            release.set()
+        assert kept < 10 * LARGE_BYTES
+
+    tracemalloc.start()
+    try:
+        await together(holds, check)
+    finally:
+        tracemalloc.stop()
+
+    assert read == [len(LARGE)] * 30
 
 
 @pytest.mark.parametrize("path", ["/small", "/large"])

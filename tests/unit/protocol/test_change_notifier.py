@@ -14,9 +14,11 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams
 
+from nextcloud_mcp_server.auth.principal import Caller
 from nextcloud_mcp_server.protocol import change_notifier as module
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.protocol.change_notifier import ChangeNotifier, ListChanged
+from nextcloud_mcp_server.storage.records import Principal
 from tests.sdk_request import Channel, request
 
 #: The notifications of MCP 2025-11-25 (server/tools, server/prompts, server/resources).
@@ -82,6 +84,40 @@ async def test_a_session_hears_of_the_resources_it_named_and_of_nothing_after_it
     await change_notifier.tell("alice", ResourcesListChanged())
 
     assert [params for _, params in channel.sent] == [{"uri": "nc://notes/1"}]
+
+
+async def test_of_a_user_only_the_callers_are_told_that_may_know(group: TaskGroup) -> None:
+    callers = {
+        name: Caller(Principal("https://issuer.test", "alice"), name, "") for name in ("reads", "not", "late")
+    }
+    now = {"s1": "reads", "s2": "not"}
+    change_notifier = ChangeNotifier(owner, caller=lambda ctx: callers[now[str(wire.session_key(ctx))]])
+    channels = {name: Channel() for name in ("s1", "s2", "stream", "deaf")}
+    for session in ("s1", "s2"):
+        change_notifier.join(of("alice", channels[session], session=session), ResourcesListChanged)
+    asked = SubscriptionsListenRequestParams(notifications=SubscriptionFilter(resources_list_changed=True))
+    for stream, name in (("stream", "reads"), ("deaf", "not")):
+        handler = ListenHandler(change_notifier.bus("alice", callers[name]))
+        group.start_soon(handler, of("alice", channels[stream], version="2026-07-28"), asked)
+    await anyio.wait_all_tasks_blocked()
+    for channel in channels.values():
+        channel.sent.clear()
+
+    await change_notifier.tell("alice", ResourcesListChanged(), to=lambda caller: caller == callers["reads"])
+    await anyio.wait_all_tasks_blocked()
+    known = change_notifier.callers("alice")
+    # The newest request of a session counts.
+    now["s1"] = "late"
+    change_notifier.join(of("alice", channels["s1"], session="s1"))
+
+    assert {name: len(channel.sent) for name, channel in channels.items()} == {
+        "s1": 1,
+        "s2": 0,
+        "stream": 1,
+        "deaf": 0,
+    }
+    assert known == {callers["reads"], callers["not"]}
+    assert change_notifier.callers("bob") == frozenset()
 
 
 @pytest.mark.parametrize("listed", LISTS)

@@ -32,6 +32,7 @@ from nextcloud_mcp_server.storage.task_records import (
     MOST_RESTARTS,
     MOST_RUNNING,
     NO_LONGER_PERMITTED,
+    SIGN_IN_ENDED,
     TaskOwner,
 )
 from nextcloud_mcp_server.storage.tasks import TaskRepository
@@ -881,6 +882,54 @@ async def test_a_cancellation_of_2025_11_25_is_answered_with_the_task(cluster: C
         await held.stopped.wait()
 
     assert (answer["taskId"], answer["status"]) == (task["taskId"], "cancelled")
+
+
+@pytest.mark.parametrize("more", [{}, {"version": "2025-11-25", "task": {}}])
+async def test_a_call_whose_sign_in_ends_before_it_is_a_task_becomes_none(
+    cluster: Cluster, more: dict[str, Any]
+) -> None:
+    held = Held()
+    begin_late = bool(more)
+
+    async def tool(ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
+        if begin_late:
+            held.begun.set()
+            await anyio.sleep_forever()
+        return await held(ctx)
+
+    server = await cluster.server(tool, grace_seconds=LONG_SECONDS)
+    answers: list[tuple[int, str]] = []
+
+    async def call() -> None:
+        answers.append(await refused(server.call(**more)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await held.begun.wait()
+        await server.tasks.runner.end(lambda ctx: ctx.method == "tools/call")
+
+    assert answers == [(-32603, SIGN_IN_ENDED)]
+    assert server.tasks.runner.count(ALICE) == 0
+
+
+async def test_a_call_whose_sign_in_ends_while_its_task_is_stored_is_stopped(cluster: Cluster) -> None:
+    held = Held()
+    server = await cluster.server(held)
+    runner, rows = server.tasks.runner, server.tasks.runner.rows
+
+    async def late() -> TaskRepository:
+        runner.rows = rows
+        await runner.end(lambda ctx: ctx.method == "tools/call")
+        return await rows()
+
+    runner.rows = late
+    answer = await server.call()
+
+    assert answer["content"] == [{"type": "text", "text": SIGN_IN_ENDED}]
+    with anyio.fail_after(60):
+        await held.stopped.wait()
+    with closing(sqlite3.connect(cluster.path)) as connection:
+        assert connection.execute("SELECT status FROM tasks").fetchall() == [("cancelled",)]
 
 
 @pytest.mark.parametrize("unavailable", [False, True])

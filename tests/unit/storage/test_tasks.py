@@ -417,6 +417,38 @@ async def test_a_call_whose_permission_ended_while_it_worked_becomes_no_task(
     assert await execute("SELECT count(*) FROM tasks") == [(0,)]
 
 
+async def test_a_call_whose_sign_in_ended_while_it_worked_becomes_no_task(
+    *,
+    database: Database,
+    owner: TaskOwner,
+    bob: Principal,
+    ask: Callable[..., Awaitable[Elicitation]],
+    complete: Callable[..., Awaitable[bool]],
+    give_tokens: Callable[..., Awaitable[str]],
+    execute: Execute,
+) -> None:
+    """A token that came twice ends the sign-in and leaves the permission."""
+    alice = owner.principal
+    await complete(await ask())
+    create = partial(
+        database.tasks.create, owner, tool="read", arguments=None, lifetime=LIFETIME, lease=LEASE
+    )
+
+    async def begun(principal: Principal) -> Began:
+        live = await database.oauth_tokens.find(await give_tokens(principal, "claude"))
+        assert live is not None
+        return Began("credential-1", frozenset({"notes:read"}), live.family_hash)
+
+    hers = await begun(alice)
+    assert await create("before", began=hers) is not None
+    await database.oauth_tokens.end(alice, client_id="claude")
+
+    for began in (hers, await begun(bob)):
+        with pytest.raises(MissingScope, match="sign-in of this client has ended"):
+            await create("after", began=began)
+    assert await execute("SELECT count(*) FROM tasks") == [(0,)]
+
+
 async def test_a_permission_of_another_client_or_user_makes_no_task(
     database: Database,
     owner: TaskOwner,

@@ -163,6 +163,19 @@ async def test_a_client_that_imitates_another_has_no_logo(
     assert "<img" not in page.text
 
 
+async def test_a_client_that_imitates_another_has_no_logo_on_the_account_page(
+    known: AuthorizationPages, browser: httpx2.AsyncClient
+) -> None:
+    imitator = await known.client_with_logo("https://evil.example/client.json")
+    await known.pages.client(client_id=imitator)
+    await sign_in(browser, known.pages)
+
+    page = await browser.get("/account")
+
+    assert "<h2><bdi>Claude" in page.text
+    assert "app-logo" not in page.text
+
+
 async def test_only_what_is_asked_for_is_offered(browser: httpx2.AsyncClient) -> None:
     page = await browser.get(ask_url(scope="notes:write openid"))
 

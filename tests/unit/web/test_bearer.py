@@ -17,11 +17,13 @@ from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
 from nextcloud_mcp_server.storage.records import Principal
+from nextcloud_mcp_server.web import bearer
 from nextcloud_mcp_server.web.bearer import BearerLayer
 from nextcloud_mcp_server.web.fair_queue import FairQueue
 from nextcloud_mcp_server.web.json_bounds import MAX_ELEMENTS
 from nextcloud_mcp_server.web.metadata import Resource
 from nextcloud_mcp_server.web.request_limiter import LARGE_BODY, RequestLimiter, RequestRates
+from nextcloud_mcp_server.web.stream_expiry import OpenStreams
 
 RESOURCE = Resource("https://mcp.test/mcp", ("https://id.test",), ("x/notes:read", "x/notes:write"))
 METADATA = 'resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/mcp"'
@@ -492,6 +494,56 @@ async def test_the_application_still_learns_that_its_client_leaves(app: App) -> 
     await layer(scope, receive, send)
 
     assert [message["type"] for message in learned] == ["http.request", "http.disconnect"]
+
+
+async def sent_late(app: App, layer: BearerLayer, body: bytes) -> int:
+    """Send a request whose token ends before its last piece comes; return the status of the answer."""
+    statuses: list[int] = []
+    pieces = [body[:1], body[1:]]
+    app.failure = None
+
+    async def receive() -> Message:
+        if not pieces:
+            return {"type": "http.disconnect"}
+        app.failure = TokenRefused("It was revoked.")
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    headers = [(b"authorization", b"Bearer alice")]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    await layer(scope, receive, send)
+    return statuses[0]
+
+
+async def test_a_call_whose_body_came_late_needs_a_token_that_is_still_valid(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = json.dumps(call("read")).encode()
+    monkeypatch.setattr(bearer, "VERIFIED_SECONDS", -1)
+    refused = await sent_late(app, app.layer(), body)
+    monkeypatch.setattr(bearer, "VERIFIED_SECONDS", 600)
+    soon = await sent_late(app, app.layer(), body)
+
+    assert (refused, soon) == (401, 200)
+    assert app.people == ["alice"]
+
+
+async def test_a_stream_needs_a_token_that_is_still_valid_when_it_is_opened(app: App) -> None:
+    streams = OpenStreams()
+    layer = BearerLayer(
+        app,
+        resource=RESOURCE,
+        verify=app.verify,
+        needs=lambda _: frozenset(),
+        clock=app.clock,
+        streams=streams,
+    )
+
+    assert await sent_late(app, layer, json.dumps(LISTEN).encode()) == 401
+    assert (app.seen, streams.tokens()) == ([], [])
 
 
 LISTEN: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}

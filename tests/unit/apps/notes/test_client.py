@@ -150,8 +150,22 @@ async def test_all_notes_are_read_in_smaller_chunks_where_they_are_long() -> Non
     assert [request.url.params["chunkSize"] for request in notes.asked] == ["500", "62", "62"]
 
 
-async def test_a_single_note_beyond_every_limit_is_too_large() -> None:
+async def test_a_note_that_is_too_long_is_listed_without_its_text_and_hides_no_other_notes() -> None:
     long = [httpx2.Response(200, content=b" " * 33_554_433) for _ in range(4)]
+    nameless = {**NOTE, "id": 2}
+    del nameless["content"]
+    notes = Notes(*long, ok([nameless], **{"X-Notes-Chunk-Cursor": "1-2-3"}), ok([NOTE]))
+
+    read = await notes.client.texts()
+
+    assert [one.note.id for one in read.notes] == ["2", "318"]
+    assert not read.complete
+    assert [request.url.params["chunkSize"] for request in notes.asked] == ["500", "62", "7", "1", "1", "500"]
+    assert [request.url.params.get("exclude") for request in notes.asked][4:] == ["content", None]
+
+
+async def test_an_endless_list_without_texts_is_too_large() -> None:
+    long = [httpx2.Response(200, content=b" " * 33_554_433) for _ in range(5)]
 
     with pytest.raises(errors.TooLarge):
         await Notes(*long).client.texts()

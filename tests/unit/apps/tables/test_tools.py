@@ -214,6 +214,34 @@ async def test_a_search_says_how_far_it_is_and_ends_somewhere(alice: Account, sa
     assert told.reports[0] == (500, 5103, "Looked at 500 of 5103 rows")
 
 
+async def test_a_search_in_long_rows_asks_for_fewer_of_them_at_once(alice: Account, sandbox: Sandbox) -> None:
+    """500 rows of 26 KB are more than a response may hold; the search failed and could not ask for less."""
+    listed = await inventory(alice)
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
+    item = next(iter(store.columns))
+    for number in range(500):
+        sandbox.state.store(TableStore).add_row(store, {item: f"row {number} {'x' * 26_000}"})
+
+    found = await call(alice, "get_table", table_id=listed.id, query="row 499")
+
+    assert found.total == 1
+    assert found.searched is None
+
+
+async def test_a_search_ends_before_a_row_that_is_longer_than_a_response(
+    alice: Account, sandbox: Sandbox
+) -> None:
+    listed = await inventory(alice)
+    store = sandbox.state.store(TableStore).tables[int(listed.id)]
+    item = next(iter(store.columns))
+    sandbox.state.store(TableStore).add_row(store, {item: "x" * 13_000_000})
+
+    found = await call(alice, "get_table", table_id=listed.id, query="Lamps")
+
+    assert [row.values["Item"] for row in found.rows] == ["Lamps"]
+    assert found.searched == 3
+
+
 async def test_a_search_that_is_cancelled_asks_for_no_further_rows(alice: Account, sandbox: Sandbox) -> None:
     listed = await inventory(alice)
     store = sandbox.state.store(TableStore).tables[int(listed.id)]

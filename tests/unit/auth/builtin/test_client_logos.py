@@ -50,9 +50,26 @@ async def test_the_logo_of_a_registration_is_shown_too() -> None:
     registered = await made.register(redirect_uris=["http://127.0.0.1/cb"], logo_uri=LOGO)
     nameless = await made.register(redirect_uris=["http://127.0.0.1/cb"])
 
-    found = await logos_of(made).of_all([registered["client_id"], nameless["client_id"], "unknown"])
+    found = await logos_of(made).of_all(
+        dict.fromkeys([registered["client_id"], nameless["client_id"], "unknown"], "")
+    )
 
     assert list(found) == [registered["client_id"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown_as"), [("Claude", "Claude"), ("Claude", "Notes for me"), ("Notes for me", "Claude")]
+)
+async def test_a_client_that_imitates_another_has_no_logo_under_either_name(name: str, shown_as: str) -> None:
+    """The owner of a document can change the name in it after a user has allowed the client."""
+    made = ClientsFixture()
+    made.internet.answers[LOGO] = Said(content=png(64, 64), headers=IMAGE)
+    imitator = await made.register(redirect_uris=["https://evil.example/cb"], logo_uri=LOGO, client_name=name)
+
+    found = await logos_of(made).of_all({imitator["client_id"]: shown_as})
+
+    assert found == {}
+    assert made.internet.asked == []
 
 
 @pytest.mark.parametrize(

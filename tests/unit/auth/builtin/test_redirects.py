@@ -53,6 +53,11 @@ def test_what_clients_use_may_be_registered(uri: str) -> None:
         "https://app.example.org/%zz",
         "https://app.exämple.org/cb",
         "https://*.example.org/cb",
+        # Nothing would be left to show of it.
+        "https://./cb",
+        "https://../cb",
+        "https://app..example.org/cb",
+        "https://.example.org/cb",
         "https:///cb",
         "https:app.example.org/cb",
         "//app.example.org/cb",

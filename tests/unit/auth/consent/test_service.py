@@ -6,6 +6,8 @@ from pydantic import SecretStr
 from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import CLIENT_STATE, PAGE_STATE
 from nextcloud_mcp_server.auth.consent import grant_flow
 from nextcloud_mcp_server.auth.consent.policy import ASK_MORE
+from nextcloud_mcp_server.auth.consent.views import ClientIdentity
+from nextcloud_mcp_server.auth.principal import PERSONAL_CLIENT_ID
 from nextcloud_mcp_server.errors import (
     ElicitationUnknown,
     InvalidInput,
@@ -46,6 +48,15 @@ async def test_a_consent_request_that_is_not_there_is_unknown(
 
     with pytest.raises(ElicitationUnknown):
         await people.consent_service.view(consent_request, alice.who)
+
+
+async def test_a_client_is_known_by_its_id_whatever_the_issuer_calls_it(people: ConsentSetup) -> None:
+    """Also by the id that all programs of one computer have in single-user mode."""
+    consent_request, browser = await people.ask(client=PERSONAL_CLIENT_ID), await people.browser("alice")
+
+    shown = await people.consent_service.view(consent_request, browser.who)
+
+    assert shown.client == ClientIdentity(id=PERSONAL_CLIENT_ID)
 
 
 async def test_a_consent_request_that_leads_straight_to_nextcloud_has_no_page(people: ConsentSetup) -> None:
