@@ -62,7 +62,10 @@ class CodeGrant:
 
 @dataclass(frozen=True, slots=True)
 class ClientRequest:
-    """A checked authorization request of a client; `scopes` are those that may be allowed."""
+    """A checked authorization request of a client; `scopes` are those that may be allowed.
+
+    `client_name` is the name that the user was shown; empty in a request of an earlier version.
+    """
 
     client_id: str
     redirect_uri: str
@@ -70,6 +73,7 @@ class ClientRequest:
     code_challenge: str = field(repr=False)
     resource: str
     scopes: frozenset[str]
+    client_name: str = ""
 
     @property
     def key(self) -> str:

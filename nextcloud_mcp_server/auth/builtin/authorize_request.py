@@ -6,7 +6,7 @@ register a client (RFC 9700 §4.11.2).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from nextcloud_mcp_server.auth.builtin import document_source, documents, redirects
@@ -134,12 +134,15 @@ class Requests:
             code_challenge="".join(params.get("code_challenge", ())[:1]),
             resource=self._resource,
             scopes=self._scopes(client, params),
+            client_name=client.name,
         )
         self._check(params, client, request)
         return asked_of(client, request)
 
     async def again(self, request: ClientRequest) -> Asked:
         """Check again whether a request may be shown to the user.
+
+        The client keeps the name that was shown first: its document may give another one meanwhile.
 
         Raises:
             AuthorizeRefused: Its client was deleted, or has another redirect URI now.
@@ -149,7 +152,7 @@ class Requests:
             raise ClientUnknown(_UNKNOWN)
         self._admit(client)
         _redirect_uri(client, request.redirect_uri)
-        return asked_of(client, request)
+        return asked_of(replace(client, name=request.client_name or client.name), request)
 
     async def _client(self, client_id: str | None, sender: str) -> Client:
         if not client_id:

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,6 +25,7 @@ REQUEST = ClientRequest(
     code_challenge=CHALLENGE,
     resource=RESOURCE,
     scopes=frozenset({"notes:read", "notes:write"}),
+    client_name="Claude",
 )
 
 
@@ -235,6 +236,20 @@ async def test_a_request_of_a_client_that_has_expired_meanwhile_is_not_put_again
     assert before.request == asked.request
     with pytest.raises(ClientUnknown):
         await made.requests.again(asked.request)
+
+
+async def test_a_client_keeps_the_name_that_the_user_was_shown() -> None:
+    """Its document may give another name between the page that asks and the one that confirms."""
+    made = desk()
+    client = made.register()
+    made.harness.records.rows[CLIENT] = replace(client, name="Weather")
+    asked = await made.requests.read(asks())
+    made.harness.records.rows[CLIENT] = client
+
+    again = await made.requests.again(ClientRequest.of(asked.request.fields()))
+
+    assert again == asked
+    assert again.client.name == "Weather"
 
 
 @pytest.mark.parametrize("state", [None, "", "s" * 2_048, "ä &=#\r\n", '{"a": [1]}'])
