@@ -70,7 +70,8 @@ def give_up(error: NextcloudMcpError) -> NoReturn:
         logs.set_up(form="json", reword=by_option)
         for sentence in _not_read() if wrong else ():
             logger.warning("%s", sentence)
-        logger.error("%s", error)
+        # A list of missing settings has a line for each.
+        logger.error("%s", " ".join(str(error).split()))
     else:
         if wrong:
             say_what_is_not_read()

@@ -131,10 +131,16 @@ async def our_form(context: RequestContext) -> dict[str, list[str]]:
     """Read a form that one of this server's pages sent.
 
     Raises:
-        FormRefused: Another page sent it.
+        FormRefused: Another page sent it, or its session has ended while it came.
     """
     require_our_page(context.request)
-    return await read_form(context.request)
+    form = await read_form(context.request)
+    if context.who is not None and context.consent_service.implicit_user is None:
+        # The session was looked up before; a browser chooses how slowly the form comes.
+        now = await context.consent_service.signed_in(context.cookies.session, is_callback=True)
+        if now is None or now.principal != context.who.principal:
+            raise refused(context.request)
+    return form
 
 
 def require_check(context: RequestContext, form: dict[str, list[str]], purpose: str) -> None:

@@ -95,9 +95,13 @@ def test_a_start_that_cannot_work_is_refused_in_one_sentence(
     [
         ({"DATA_DIR": "/dev/null/x"}, ["The data folder /dev/null/x cannot be written"]),
         ({"HOLD_SECONDS": "soon"}, ["Invalid HOLD_SECONDS"]),
+        (
+            {"MODE": "builtin"},
+            ["4 settings are missing for MODE=builtin: NEXTCLOUD_MCP_SERVER_URL: set the address"],
+        ),
         ({"NEXTCLOUD_HOST": "ftp://x", "NEXTCLOUD_MCP_TYPO": "1"}, ["NEXTCLOUD_HOST is not a web address"]),
     ],
-    ids=["folder", "setting", "address"],
+    ids=["folder", "setting", "several", "address"],
 )
 def test_where_the_log_is_json_so_is_the_refusal(variables: dict[str, str], events: list[str]) -> None:
     done = subprocess.run(

@@ -436,6 +436,32 @@ async def test_a_check_value_is_worth_nothing_in_another_session_of_the_same_per
     assert consent_service.connected == {"alice": "alice"}
 
 
+@pytest.mark.parametrize("path", ["/account/app", "/account/disconnect", "/account/sign-out-everywhere"])
+async def test_a_form_that_comes_so_slowly_that_its_session_ends_does_nothing(
+    people: httpx2.AsyncClient, consent_service: MultiUserPages, path: str
+) -> None:
+    """Who has a stolen session sends the beginning, and the rest after the user has signed out everywhere."""
+    await consent_service.client()
+    await sign_in(people, consent_service)
+    body = urlencode(fields(UNKNOWN, checks(await people.get("/account"))[0])).encode()
+    ended: list[int] = []
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:1]
+        ended.append(
+            await consent_service.database.sign_ins.delete_all(consent_service.person("alice").principal)
+        )
+        await consent_service.session("alice")
+        yield body[1:]
+
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await people.post(path, content=slowly(), headers=headers)
+
+    assert (answer.status_code, ended) == (403, [1])
+    assert list(consent_service.clients) == [("alice", "claude")]
+    assert len(await consent_service.database.sign_ins.open(consent_service.person("alice").principal)) == 1
+
+
 async def test_after_signing_out_the_back_button_shows_and_does_nothing(
     people: httpx2.AsyncClient, consent_service: MultiUserPages
 ) -> None:

@@ -1,8 +1,9 @@
 import ctypes
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import httpx2
@@ -103,9 +104,9 @@ async def test_while_the_application_runs_it_gives_free_memory_back(
         def __init__(self, _: None) -> None:
             return
 
-        def __getattr__(self, name: str) -> object:
+        def __getattr__(self, name: str) -> Callable[..., int]:
             looked_up.append(name)
-            return lambda *_: 1
+            return Mock(return_value=1)
 
     monkeypatch.setattr(ctypes, "CDLL", Library)
     replaced = Overrides(transport=harness.network, clock=harness.clock)
