@@ -31,6 +31,7 @@ from nextcloud_mcp_server.server.public_urls import PublicUrls
 from nextcloud_mcp_server.server.services import Overrides
 from nextcloud_mcp_server.settings import environment
 from nextcloud_mcp_server.web.connections import KEEP_ALIVE_SECONDS
+from nextcloud_mcp_server.web.stopping import StopState
 
 Action = Literal["accept", "decline", "cancel"]
 Go = Callable[[str], Awaitable[Any]]
@@ -180,7 +181,10 @@ class PersonalApp(People):
         }
         config = environment.load(**(given | self.overrides))
         site = PublicUrls.of(config, "127.0.0.1", self._port)
-        asgi, self.parts = build_http_app(config, site, overrides=Overrides(clock=self.clock))
+        stop_state = StopState()
+        asgi, self.parts = build_http_app(
+            config, site, overrides=Overrides(clock=self.clock), stop_state=stop_state
+        )
         server = uvicorn_server(asgi)
         finished = anyio.Event()
 
@@ -189,7 +193,7 @@ class PersonalApp(People):
             finished.set()
 
         async def stop() -> None:
-            server.should_exit = True
+            stop_state.is_stopping = server.should_exit = True
             with anyio.fail_after(60):
                 await finished.wait()
 
