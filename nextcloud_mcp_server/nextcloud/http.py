@@ -32,6 +32,7 @@ from nextcloud_mcp_server.telemetry import metrics, spans
 
 #: A list of 50,000 notes takes less. Parsed, letters may take four bytes each, and one call holds all of it.
 _MAX_BYTES = 12_582_912
+_MADE = "Nextcloud made this change, but its answer is too long to be read. Do not repeat it; look at what is there."
 _MAX_ERROR_BYTES = 262_144
 _CONNECT_SECONDS = 10.0
 _REQUEST_SECONDS = 60.0
@@ -386,8 +387,12 @@ def _checked(path: str) -> str:
 async def _answer(
     response: httpx2.Response, max_bytes: int, uid: str, permitted: Callable[[], Awaitable[None]]
 ) -> httpx2.Response:
-    with memory_permit.ResponseBytes(uid, permitted) as counted:
-        read = await body.read(response, max_bytes, counted=counted)
-    if read.request.method not in READING:
+    is_change = response.request.method not in READING
+    try:
+        with memory_permit.ResponseBytes(uid, permitted, is_change=is_change) as counted:
+            read = await body.read(response, max_bytes, counted=counted)
+    except errors.TooLarge as error:
+        raise (errors.TooLarge(_MADE) if is_change else error) from None
+    if is_change:
         error_mapping.refuse_page(read)
     return read

@@ -172,11 +172,13 @@ def dropped() -> None:
 class ResponseBytes:
     """Counts the bytes of one response of the user `uid` while it is read; they are given back if that fails.
 
-    `wait` is awaited once, when the user's responses have become large: after it the call has the permit.
+    `wait` is awaited once, when the user's responses have become large: after it the call has the permit. The response
+    to a change is counted, and not refused: the change is made by then.
     """
 
-    def __init__(self, uid: str, wait: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, uid: str, wait: Callable[[], Awaitable[None]], *, is_change: bool = False) -> None:
         self._uid = uid
+        self._is_change = is_change
         self._call = _current()
         self._wait = wait
         self._counted = 0
@@ -192,9 +194,9 @@ class ResponseBytes:
 
     def most(self, max_bytes: int) -> int:
         """Return how many bytes this response may have now, of at most `max_bytes`."""
-        if self._call is None:
-            return max_bytes
         call = self._call
+        if call is None or (self._is_change and call.has_permit):
+            return max_bytes
         free = MOST_BYTES - call.held if call.has_permit else LARGE_BYTES - call.user(self._uid).held
         return min(max_bytes, self._counted + max(0, free))
 
@@ -211,7 +213,7 @@ class ResponseBytes:
         self._counted = size
         if not call.has_permit and call.user(self._uid).held > LARGE_BYTES:
             await self._wait()
-        if call.held > MOST_BYTES:
+        if call.held > MOST_BYTES and not self._is_change:
             raise errors.TooLarge(
                 "Nextcloud's answers are larger together than this server holds for one call. Ask for less."
             )

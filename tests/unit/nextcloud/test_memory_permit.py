@@ -463,6 +463,32 @@ async def test_the_responses_of_one_call_are_limited_together_except_those_that_
     assert cloud.open == 0
 
 
+async def test_a_change_that_was_made_is_not_refused_for_what_its_call_has_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An edit reads a note and gets it back: of a note of 9 MB, both were more than a call may hold."""
+    monkeypatch.setattr(memory_permit, "MOST_BYTES", 3 * len(LARGE) // 2)
+    cloud = Cloud()
+
+    async with memory_permit.of_call():
+        await cloud.http().request("GET", "/large")
+        changed = await cloud.http().request("PUT", "/large")
+        with pytest.raises(errors.TooLarge, match="larger together"):
+            await cloud.http().request("GET", "/large")
+
+    assert changed.content == LARGE
+
+
+async def test_a_change_whose_response_is_too_long_is_said_to_be_made() -> None:
+    cloud = Cloud()
+
+    async with memory_permit.of_call():
+        with pytest.raises(errors.TooLarge, match=r"made this change.*Do not repeat it"):
+            await cloud.http().request("PUT", "/large", max_bytes=LARGE_BYTES)
+        with pytest.raises(errors.TooLarge, match="Ask for less"):
+            await cloud.http().request("GET", "/large", max_bytes=LARGE_BYTES)
+
+
 async def test_of_a_compressed_response_no_more_is_read_before_the_permit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
