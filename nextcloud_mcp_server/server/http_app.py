@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from nextcloud_mcp_server.server import free_memory
+from nextcloud_mcp_server.server import free_memory, thread_turns
 from nextcloud_mcp_server.server.composition import ServerParts, build_server
 from nextcloud_mcp_server.server.database_file import has_state
 from nextcloud_mcp_server.server.modes.mode import Mode
@@ -67,14 +67,15 @@ def _mcp_app(parts: ServerParts[Any], pages: Sequence[BaseRoute], stop_state: St
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        async with (
-            parts.mode.connected(),
-            parts.running(),
-            readiness.measured(),
-            sessions.run(),
-            free_memory.given_back(),
-        ):
-            yield
+        with thread_turns.shortened():
+            async with (
+                parts.mode.connected(),
+                parts.running(),
+                readiness.measured(),
+                sessions.run(),
+                free_memory.given_back(),
+            ):
+                yield
 
     # These layers are for the endpoint alone, so no page passes them.
     exchanges = Exchanges(sessions.handle_request, stop_state)
