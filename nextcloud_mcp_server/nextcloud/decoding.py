@@ -1,19 +1,22 @@
 """Parses JSON responses: a large one in a thread, so that other requests are served meanwhile."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.formats import untrusted
-from nextcloud_mcp_server.nextcloud import error_mapping
-from nextcloud_mcp_server.nextcloud.aside import aside
+from nextcloud_mcp_server.formats import json_pieces, untrusted
+from nextcloud_mcp_server.nextcloud import error_mapping, pace
+from nextcloud_mcp_server.nextcloud.aside import SHORT, aside
 
 _T = TypeVar("_T")
 #: Elements of a JSON response: each becomes objects of hundreds of bytes. A list of 50,000 notes has 500,000.
 MAX_ELEMENTS = 600_000
+#: A long response is parsed in pieces of so many bytes, each in about a millisecond.
+_PIECE_BYTES: Final = 32_768
 
 
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
@@ -23,12 +26,30 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
       ServerFault: It does not fit the model.
       TooLarge: It has too many elements.
     """
-    if untrusted.has_more_elements(response.content, MAX_ELEMENTS):
+    return _checked(response.content, kind.validate_json)
+
+
+async def decoded_aside(response: httpx2.Response, kind: TypeAdapter[_T], *, uid: str) -> _T:
+    """Parse a response as `decoded` does; a large one `aside` and in pieces, one at a time for each user `uid`.
+
+    Raises:
+      ServerFault: It does not fit the model.
+      TooLarge: It has too many elements.
+    """
+    size = len(response.content)
+    if size < SHORT:
+        return decoded(response, kind)
+    work = partial(_checked, response.content, partial(_in_pieces, kind))
+    return await aside(work, uid=uid, is_parsing=True)
+
+
+def _checked(content: bytes, parse: Callable[[bytes], _T]) -> _T:
+    if untrusted.has_more_elements(content, MAX_ELEMENTS):
         raise errors.TooLarge(
             "Nextcloud's answer has more parts than this server reads at once. Ask for less."
         )
     try:
-        return kind.validate_json(response.content)
+        return parse(content)
     except ValidationError:
         # The text of the error would quote the response, which may contain anything.
         raise errors.ServerFault(
@@ -37,11 +58,25 @@ def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
         ) from None
 
 
-async def decoded_aside(response: httpx2.Response, kind: TypeAdapter[_T], *, uid: str) -> _T:
-    """Parse a response as `decoded` does; a large one `aside`, one at a time for each user `uid`.
+def _in_pieces(kind: TypeAdapter[_T], content: bytes) -> _T:
+    """Parse a list in pieces, between which other requests have their turn; parse anything else at once."""
+    whole, items = None, list[Any]()
+    try:
+        for piece in json_pieces.pieces(content, _PIECE_BYTES):
+            parsed = kind.validate_json(piece)
+            if (found := _items_of(parsed)) is None:
+                return kind.validate_json(content)
+            if whole is None:
+                whole, items = parsed, found
+            else:
+                items += found
+            pace.give_way_in_thread()
+    except ValueError:
+        whole = None
+    return kind.validate_json(content) if whole is None else whole
 
-    Raises:
-      ServerFault: It does not fit the model.
-      TooLarge: It has too many elements.
-    """
-    return await aside(partial(decoded, response, kind), uid=uid, size=len(response.content))
+
+def _items_of(parsed: object) -> list[Any] | None:
+    """Return the list in a parsed response, which may be in the envelope of OCS; None without one."""
+    data = getattr(getattr(parsed, "ocs", None), "data", parsed)
+    return cast("list[Any]", data) if isinstance(data, list) else None

@@ -10,10 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, I
 from functools import cache
 from typing import Final, NamedTuple, Protocol, cast
 
-from anyio import lowlevel
-
 from nextcloud_mcp_server import errors
-from nextcloud_mcp_server.nextcloud import dav
+from nextcloud_mcp_server.nextcloud import dav, pace
 
 MAX_BYTES: Final = 33_554_432
 #: The maximum bytes of one `response` element; a file shared with a thousand users takes a third of this.
@@ -170,7 +168,7 @@ async def read(  # noqa: C901 - one loop, and what may end it
             if total > MAX_BYTES:
                 raise errors.TooLarge("The folder is too large to list: search in it instead.")
             for start in range(0, len(chunk), _PIECE):
-                await lowlevel.checkpoint()
+                await pace.give_way()
                 piece = chunk[start : start + _PIECE]
                 unfinished += len(piece)
                 tags += piece.count(b"<")

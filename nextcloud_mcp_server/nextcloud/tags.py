@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.nextcloud import dav, entries, file_errors
+from nextcloud_mcp_server.nextcloud.aside import sorted_aside
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.nextcloud.sanitize import quoted
 from nextcloud_mcp_server.nextcloud.spelling import composed
@@ -169,7 +170,7 @@ class TagsClient:
         )
         async with asked as found:
             tags = [_tag(response) async for segments, response in found if segments]
-        return sorted(tags, key=lambda tag: (tag.name.casefold(), tag.name))
+        return await sorted_aside(tags, lambda tag: (tag.name.casefold(), tag.name), uid=self._http.uid)
 
 
 _READ_ONLY: Final = "the person may only read this, and tags are for those who may change it."

@@ -27,7 +27,7 @@ from nextcloud_mcp_server.errors import (
     Unavailable,
     WrongAccount,
 )
-from nextcloud_mcp_server.nextcloud import memory_permit
+from nextcloud_mcp_server.nextcloud import memory_permit, pace
 from nextcloud_mcp_server.nextcloud.account import Account
 from nextcloud_mcp_server.protocol import wire, work
 from nextcloud_mcp_server.protocol.availability import FetchApps
@@ -224,8 +224,9 @@ class Guard:
         found: T | None = None
         work.begin(opened.credential_id)
         try:
-            async with memory_permit.of_call():
-                value = found = await job.body(opened.account)
+            with pace.work_of(call.caller.principal):
+                async with memory_permit.of_call():
+                    value = found = await job.body(opened.account)
             result = "ok"
         except NextcloudMcpError as error:
             result = type(error).__name__

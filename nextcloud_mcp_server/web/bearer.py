@@ -24,6 +24,7 @@ from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.auth.token_scopes import asked, covers
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused, TooManyRequests
+from nextcloud_mcp_server.nextcloud import pace
 from nextcloud_mcp_server.protocol import wire
 from nextcloud_mcp_server.web.caller import BearerUser
 from nextcloud_mcp_server.web.exchanges import MESSAGE, METHODS
@@ -130,6 +131,7 @@ class BearerLayer:
         scope = {**scope, "user": user, "auth": AuthCredentials(user.scopes)}
         async with AsyncExitStack() as working:
             if scope["method"] == "POST":
+                working.enter_context(pace.request_of(bearer.principal))
                 await working.enter_async_context(admission.call())
                 body = await self._read(receive, admission, working)
                 if body is None:

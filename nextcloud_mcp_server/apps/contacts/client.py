@@ -9,14 +9,12 @@ from html import escape
 from typing import Final, Self
 from uuid import uuid4
 
-from anyio.lowlevel import checkpoint
-
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.apps.contacts.fields import Changes, Contact, apply, revise
 from nextcloud_mcp_server.formats import timestamp, vcard
 from nextcloud_mcp_server.formats.content_line import Pieces
 from nextcloud_mcp_server.formats.vcard import TooLong, VCard
-from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, parallel, remarks
+from nextcloud_mcp_server.nextcloud import dav, entries, file_errors, pace, parallel, remarks
 from nextcloud_mcp_server.nextcloud.app_client import AppClient, Connection
 from nextcloud_mcp_server.nextcloud.aside import aside
 from nextcloud_mcp_server.nextcloud.error_mapping import CHANGED
@@ -279,7 +277,7 @@ class ContactsClient(AppClient):
                 turn += pieces.work
                 if turn > _TURN:
                     turn = 0
-                    await checkpoint()
+                    await pace.give_way()
                 with HeldBytes(self._http.uid) as held:
                     try:
                         if (not is_long or long <= _MOST_LONG) and held.take(vcard.memory(pieces)):

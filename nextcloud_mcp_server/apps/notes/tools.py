@@ -1,5 +1,6 @@
 """Tools for the Notes app."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated
@@ -13,7 +14,7 @@ from nextcloud_mcp_server.apps.notes.models import Note
 from nextcloud_mcp_server.apps.notes.texts import SearchedNote
 from nextcloud_mcp_server.errors import InvalidInput, NotFound
 from nextcloud_mcp_server.nextcloud.account import Account
-from nextcloud_mcp_server.nextcloud.aside import aside
+from nextcloud_mcp_server.nextcloud.aside import aside, aside_for, sorted_aside
 from nextcloud_mcp_server.nextcloud.etag import normalise
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.ranking import rank_aside, terms_of
@@ -30,8 +31,6 @@ _MAX_SEGMENT_BYTES = 250
 #: With the title appended, the maximum path of Nextcloud (4000).
 _MAX_CATEGORY_BYTES = 3500
 _LISTED = 10
-#: About as many has a title with its path.
-_TITLE_CHARACTERS = 100
 
 
 @notes.tool("List notes", read_only=True)
@@ -60,7 +59,9 @@ async def nc_notes_list_notes(
         and (inside is None or _is_in(note.category, inside))
     ]
     # A position in the order, not a row number: notes changed meanwhile move to the front and shift nothing.
-    rest = sorted((one for one in found if after is None or _position(one) > after), key=_position)
+    rest = await sorted_aside(found, _position, uid=nc.uid)
+    if after is not None:
+        rest = rest[bisect_right(rest, after, key=_position) :]
     shown = rest[:limit]
     left = len(rest) - len(shown)
     return results.NoteList(
@@ -230,8 +231,7 @@ async def _by_name(nc: Account, name: str) -> Id:
     listed = [note async for note in nc.client(NotesClient).list_all()]
     for names in (_paths, _titles):
         # There may be tens of thousands.
-        work = partial(_of_name, listed, wanted, names)
-        found = await aside(work, uid=nc.uid, size=_TITLE_CHARACTERS * len(listed))
+        found = await aside_for(listed, partial(_of_name, listed, wanted, names), uid=nc.uid)
         if len(found) > 1:
             ids = ", ".join(f"{note.id} (category “{note.category}”)" for note in found[:_LISTED])
             raise InvalidInput(f"{len(found)} notes have that title. Send the 'note_id' of one: {ids}.")

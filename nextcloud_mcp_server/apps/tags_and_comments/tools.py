@@ -3,6 +3,8 @@
 A tag has a model of its own for results: `nextcloud` does not import `tools`, and a file search needs tags, too.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,6 +14,7 @@ from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import untrusted
 from nextcloud_mcp_server.nextcloud import file_errors, outcome
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import aside_for
 from nextcloud_mcp_server.nextcloud.outcome import Part
 from nextcloud_mcp_server.nextcloud.tags import Marked, Tag, is_among
 from nextcloud_mcp_server.nextcloud.top_k import Position, TopK
@@ -89,18 +92,22 @@ async def nc_files_list_tags(
     else:
         entry, details = await nc.files.details(path)
         shown, tags = entry.path, await nc.tags.tags_of(details.file_id)
-    window = TopK[Tag](_position, limit=limit, after=after)
-    for tag in tags:
-        window.offer(tag)
-    found, more = window.page()
+    found, more = await aside_for(tags, partial(_page, tags, limit=limit, after=after), uid=nc.uid)
     rows = pagination.fit([TagRow.of(tag) for tag in found])
     more = more or len(rows) < len(found)
     return TagPage(
         path=shown,
         items=rows,
-        total=window.total,
+        total=len(tags),
         cursor=pagination.seal(_position(found[len(rows) - 1]), "tags", path) if more else None,
     )
+
+
+def _page(tags: Sequence[Tag], *, limit: int, after: Position | None) -> tuple[list[Tag], bool]:
+    window = TopK[Tag](_position, limit=limit, after=after)
+    for tag in tags:
+        window.offer(tag)
+    return window.page()
 
 
 def _position(tag: Tag) -> Position:

@@ -9,6 +9,7 @@ from nextcloud_mcp_server.apps.talk.client import Conversation, Message, TalkCli
 from nextcloud_mcp_server.errors import InvalidInput
 from nextcloud_mcp_server.formats import timestamp
 from nextcloud_mcp_server.nextcloud.account import Account
+from nextcloud_mcp_server.nextcloud.aside import sorted_aside
 from nextcloud_mcp_server.nextcloud.ids import Id, number
 from nextcloud_mcp_server.nextcloud.named import having_words
 from nextcloud_mcp_server.nextcloud.sanitize import sent_bytes
@@ -116,7 +117,9 @@ async def nc_talk_list_conversations(
     """List the person's conversations in Talk, the latest first; nothing is marked as read."""
     listing = pagination.Listing(cursor, "rooms", query, unread)
     rooms = await nc.client(TalkClient).rooms()
-    rooms = sorted(rooms, key=lambda room: (-room.last_activity.timestamp(), room.conversation))
+    rooms = await sorted_aside(
+        rooms, lambda room: (-room.last_activity.timestamp(), room.conversation), uid=nc.uid
+    )
     shown = [room for room in rooms if room.unread or not unread]
     found = await having_words(query, shown, lambda room: (room.name,), uid=nc.uid)
     rows, cursor = listing.page(found, limit)

@@ -1,13 +1,14 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from threading import Lock, get_ident
 from time import sleep
 
 import anyio
 import pytest
 
-from nextcloud_mcp_server.nextcloud.aside import aside
+from nextcloud_mcp_server.nextcloud.aside import aside, aside_for, sorted_aside
 
 
 @pytest.mark.parametrize(("size", "is_here"), [(None, False), (99_999, True), (100_000, False)])
@@ -34,3 +35,38 @@ async def test_a_user_has_one_thread_at_a_time_and_another_user_one_too() -> Non
             group.start_soon(partial(aside, work, uid=who))
 
     assert most == {"alice": 1, "bob": 1}
+
+
+async def test_work_on_parsed_responses_comes_before_more_parsing() -> None:
+    """A call that waits with a parsed response keeps it in memory."""
+    done = list[str]()
+
+    async def call() -> None:
+        await aside(lambda: done.append("parsed"), uid="alice", is_parsing=True)
+        await aside(lambda: done.append("sorted"), uid="alice")
+
+    async with anyio.create_task_group() as group:
+        for _ in range(8):
+            group.start_soon(call)
+
+    held, most = 0, 0
+    for each in done:
+        held += 1 if each == "parsed" else -1
+        most = max(most, held)
+    assert len(done) == 16
+    assert most <= 2
+
+
+@pytest.mark.parametrize(("number", "is_here"), [(1_000, True), (2_000, False)])
+async def test_only_work_on_many_items_is_done_in_a_thread(number: int, *, is_here: bool) -> None:
+    assert (await aside_for(range(number), get_ident, uid="alice") == get_ident()) is is_here
+
+
+@pytest.mark.parametrize("number", [0, 1, 1_999, 2_000, 2_001, 10_000])
+async def test_a_list_is_sorted_as_python_sorts_whatever_its_length(number: int) -> None:
+    """Items of equal rank keep their order."""
+    items = [(each * 7_919 % 101, each) for each in range(number)]
+
+    found = await sorted_aside(items, itemgetter(0), uid="alice")
+
+    assert found == sorted(items, key=itemgetter(0))
