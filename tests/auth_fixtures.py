@@ -115,7 +115,7 @@ class Process:
         try:
             await self.accounts.open(caller, scopes)
         except ElicitationRequired as need:
-            found = await self.provisioning.find(need.elicitation_id, caller.principal)
+            found = await self.provisioning.find(need.elicitation_id, caller)
             assert found is not None
             return found
         raise AssertionError("nothing was asked")

@@ -198,7 +198,7 @@ async def serving(
         hold_seconds=0.05,
     )
     track = Track(
-        lambda ctx, consent_request: provisioning.find(consent_request, caller_of(ctx).principal),
+        lambda ctx, consent_request: provisioning.find(consent_request, caller_of(ctx)),
         pending,
         timeout_seconds=0.05,
     )

@@ -104,7 +104,7 @@ async def connect_account(
 async def _check_consent_request(services: Services, elicitation_id: str, caller: Caller) -> None:
     """Stop after a consent request that gave nothing: the next step would start another one without the user."""
     consent_request = (
-        await services.provisioning.find(elicitation_id, caller.principal) if services.provisioning else None
+        await services.provisioning.find(elicitation_id, caller) if services.provisioning else None
     )
     if consent_request is None or consent_request.state is ElicitationState.COMPLETE:
         return

@@ -154,9 +154,10 @@ def allow_by_hand(address: str) -> str:
 def by_hand(name: str, redirect_uri: str) -> str:
     """Return instructions with which an administrator registers a client manually."""
     return (
-        f"have an administrator run 'occ oauth2:add-client {shlex.quote(name)} {redirect_uri}' on Nextcloud's machine, "
-        f"or add a client “{name}” with the redirect URI {redirect_uri} under Administration settings → Security → "
-        "OAuth 2.0 clients; then set NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET to what it shows. Or "
+        f"have an administrator run 'occ oauth2:add-client {shlex.quote(name)} {redirect_uri}' on Nextcloud's machine "
+        f"(from Nextcloud 34 on), or add a client “{name}” with the redirect URI {redirect_uri} under Administration "
+        "settings → Security → OAuth 2.0 clients; then set NEXTCLOUD_OAUTH_CLIENT_ID and NEXTCLOUD_OAUTH_CLIENT_SECRET "
+        "to what it shows. Or "
         "run this again and type the account's own password, which works without two-factor authentication."
     )
 

@@ -50,7 +50,7 @@ async def give_way() -> None:
     """End a piece of work in the event loop: others have their turn, and the work rests while they have requests."""
     await lowlevel.checkpoint()
     for _ in range(_MOST_STEPS):
-        if not _others_began():
+        if not others_began():
             return
         await anyio.sleep(_STEP_SECONDS)
 
@@ -58,12 +58,13 @@ async def give_way() -> None:
 def give_way_in_thread() -> None:
     """End a piece of work as `give_way` does, in a thread beside the event loop."""
     for _ in range(_MOST_STEPS):
-        if not _others_began():
+        if not others_began():
             return
         time.sleep(_STEP_SECONDS)
 
 
-def _others_began() -> bool:
+def others_began() -> bool:
+    """Tell whether a request of another user than the one of this call has just begun, and has not ended."""
     user, since = _USER.get(), time.monotonic() - FRESH_SECONDS
     # A copy: the event loop adds and removes requests while a thread looks.
     return any(who != user and began > since for who, began in list(_BEGUN.values()))

@@ -42,7 +42,7 @@ class ConsentStatus(Protocol):
         ...
 
 
-#: Reads the caller's own consent request; None for one that is unknown or another user's.
+#: Reads the caller's own consent request; None for one that is unknown or another caller's.
 ReadOwn = Callable[[ServerRequestContext[Any, Any], str], Awaitable[ConsentStatus | None]]
 
 
@@ -102,7 +102,7 @@ class Track(Extension):
     ) -> dict[str, Any] | None:
         consent_status = await self._read_own(ctx, elicitation_id) if elicitation_id else None
         if consent_status is None:
-            # Unknown and malformed ids and those of other users get the same answer, so that ids cannot be
+            # Unknown and malformed ids and those of other callers get the same answer, so that ids cannot be
             # probed.
             raise MCPError(INVALID_PARAMS, "No such elicitation")
         return _answer(consent_status)

@@ -75,7 +75,7 @@ async def _find_access(
 def _own(lazy: LazyServices[Any], caller: Callable[[ServerRequestContext[Any, Any]], Caller]) -> ReadOwn:
     async def own(ctx: ServerRequestContext[Any, Any], elicitation_id: str) -> ConsentStatus | None:
         provisioning = (await lazy.get()).provisioning
-        return await provisioning.find(elicitation_id, caller(ctx).principal) if provisioning else None
+        return await provisioning.find(elicitation_id, caller(ctx)) if provisioning else None
 
     return own
 

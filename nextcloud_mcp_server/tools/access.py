@@ -147,7 +147,7 @@ class Access:
         # A client that shows "waiting for the browser" closes that when the notification arrives.
         self.state.notifier.record_link(ctx, elicitation_id)
         if await hold(ctx, self.state.pending, elicitation_id, until=self.until):
-            refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller.principal))
+            refuse_ended(self.services, await provisioning.find(elicitation_id, self.caller))
             return await self.open(scopes)
         need.unanswered = _UNFINISHED
         raise need

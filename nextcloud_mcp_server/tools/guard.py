@@ -291,7 +291,7 @@ class Guard:
         provisioning, retry = call.services.provisioning, call.retry
         if sent_id is None or provisioning is None:
             return ""
-        request = await provisioning.find(sent_id, call.caller.principal)
+        request = await provisioning.find(sent_id, call.caller)
         if request is None or request.state.final:
             self._state.notifier.forget(call.context.request_context, stand_in=call.stand_in)
             refuse_ended(call.services, request)

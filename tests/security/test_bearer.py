@@ -542,8 +542,11 @@ async def test_a_request_state_is_not_taken_for_other_arguments_or_changed(serve
     assert other["error"]["code"] == changed["error"]["code"] == -32602
 
 
-async def test_one_persons_consent_request_cannot_be_tracked_by_another(served: Served) -> None:
-    async with served.stateless(token()) as owner, served.stateless(token(sub="bob")) as other:
+@pytest.mark.parametrize("stranger", OTHERS.values(), ids=OTHERS.keys())
+async def test_a_consent_request_cannot_be_tracked_by_another_person_or_another_client(
+    served: Served, stranger: str
+) -> None:
+    async with served.stateless(token()) as owner, served.stateless(stranger) as other:
         asked = (await owner.request("tools/call", READ))["result"]
         url: str = asked["inputRequests"]["provision"]["params"]["url"]
         consent_request = {"elicitationId": url.partition("elicitationId=")[2]}

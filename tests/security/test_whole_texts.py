@@ -21,13 +21,14 @@ from nextcloud_mcp_server.apps.tables import tools as tables_tools
 from nextcloud_mcp_server.apps.tables.client import Row, TablesClient
 from nextcloud_mcp_server.apps.talk.client import Conversation
 from nextcloud_mcp_server.apps.talk.tools import ConversationPage
+from nextcloud_mcp_server.auth.principal import personal_caller
 from nextcloud_mcp_server.documents import process
 from nextcloud_mcp_server.documents.kinds import Kind
 from nextcloud_mcp_server.documents.output import MAX_TEXT_BYTES
 from nextcloud_mcp_server.documents.process import Extract
 from nextcloud_mcp_server.documents.worker import SMALL_BYTES
 from nextcloud_mcp_server.formats import character_references, passage
-from nextcloud_mcp_server.nextcloud import memory_permit
+from nextcloud_mcp_server.nextcloud import memory_permit, pace
 from nextcloud_mcp_server.nextcloud.http import NextcloudHttp
 from nextcloud_mcp_server.resources.kind import Reader
 from nextcloud_mcp_server.sandbox.app import Sandbox
@@ -192,6 +193,30 @@ async def test_the_guard_surrounds_each_call_so_that_its_permit_ends_with_it(
     assert len(during) >= 3
     assert all(during)
     assert after == [False]
+
+
+async def test_the_long_work_of_a_call_is_the_work_of_the_user_who_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gave_way, request = list[bool](), NextcloudHttp.request
+
+    async def watched(http: NextcloudHttp, *given: object, **named: object) -> httpx2.Response:
+        for user in (personal_caller(personal_app.nextcloud_url, "").principal, "another user"):
+            with pace.request_of(user):
+                gave_way.append(pace.others_began())
+        return await cast("Any", request)(http, *given, **named)
+
+    async with open_personal_app(tmp_path, Sandbox.demo()) as personal_app:
+        asked = Asked(personal_app)
+        async with (
+            personal_app.person() as alice,
+            personal_app.client(elicitation_callback=asked.by(alice.allow)) as client,
+        ):
+            await client.call_tool("nc_notes_list_notes", {})
+            monkeypatch.setattr(NextcloudHttp, "request", watched)
+            await client.call_tool("nc_notes_list_notes", {})
+
+    assert gave_way[:2] == [False, True]
 
 
 async def test_a_note_that_is_too_long_for_memory_is_refused_with_the_way_to_read_it(

@@ -125,10 +125,11 @@ class Provisioning:
         message = policy.message(grant, obstacle=self._provider.obstacle)
         return ElicitationRequired(message, url=url, elicitation_id=elicitation.id, reused=not made)
 
-    async def find(self, elicitation_id: str, principal: Principal) -> Elicitation | None:
-        """Return a user's own consent request; None for unknown, malformed and other users' ids alike."""
+    async def find(self, elicitation_id: str, caller: Caller) -> Elicitation | None:
+        """Return a caller's own consent request; None for malformed ids and for those of any other caller alike."""
         found = await self._find(elicitation_id)
-        return found if found and found.principal == principal else None
+        is_own = found and (found.principal, found.client_id) == (caller.principal, caller.client_id)
+        return found if is_own else None
 
     async def find_active(self, caller: Caller) -> Elicitation | None:
         """Return the open consent request of this caller, if there is one."""

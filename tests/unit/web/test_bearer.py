@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from anyio import lowlevel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -16,6 +17,7 @@ from nextcloud_mcp_server.auth.jwt_check import LEEWAY_SECONDS
 from nextcloud_mcp_server.auth.token_scopes import asked
 from nextcloud_mcp_server.auth.verifier import Bearer
 from nextcloud_mcp_server.errors import ConfigurationError, IssuerUnavailable, TokenRefused
+from nextcloud_mcp_server.nextcloud import pace
 from nextcloud_mcp_server.storage.records import Principal
 from nextcloud_mcp_server.web import bearer
 from nextcloud_mcp_server.web.bearer import BearerLayer
@@ -120,6 +122,28 @@ async def test_a_text_that_is_no_token_is_refused_without_a_request(
 
     assert answer.status_code == 401
     assert app.asked == []
+
+
+async def test_long_work_of_other_users_gives_way_to_a_request_that_is_handled(app: App) -> None:
+    app.leave, during = anyio.Event(), dict[str, bool]()
+
+    def gives_way(user: str) -> bool:
+        with pace.work_of(Principal("https://id.test", user)):
+            return pace.others_began()
+
+    async with app.client() as http, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            await http.post("/mcp", json=call("read"), headers=ALICE)
+
+        group.start_soon(ask)
+        while not app.seen:
+            await lowlevel.checkpoint()
+        during |= {user: gives_way(user) for user in ("alice", "carol")}
+        app.leave.set()
+
+    assert during == {"alice": False, "carol": True}
+    assert not gives_way("carol")
 
 
 async def test_what_is_no_http_is_let_through(app: App) -> None:

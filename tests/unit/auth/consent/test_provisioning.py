@@ -1,5 +1,7 @@
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -179,7 +181,7 @@ UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 async def test_unknown_and_malformed_ids_lead_nowhere(
     harness: ProcessHost, process: Process, elicitation_id: str
 ) -> None:
-    assert await process.provisioning.find(elicitation_id, harness.caller.principal) is None
+    assert await process.provisioning.find(elicitation_id, harness.caller) is None
     assert await process.view(elicitation_id) is None
     assert await process.provisioning.finished([elicitation_id]) == [elicitation_id]
     with pytest.raises(ElicitationUnknown):
@@ -188,11 +190,15 @@ async def test_unknown_and_malformed_ids_lead_nowhere(
         await process.decline(elicitation_id)
 
 
-async def test_another_users_consent_request_looks_like_none(harness: ProcessHost, process: Process) -> None:
+@pytest.mark.parametrize("changes", [{"principal": STRANGER.principal}, {"client_id": "another app"}])
+async def test_the_consent_request_of_another_user_or_another_app_looks_like_none(
+    harness: ProcessHost, process: Process, changes: dict[str, Any]
+) -> None:
     consent_request = await process.ask(harness.caller)
+    stranger = replace(harness.caller, **changes)
 
-    assert await process.provisioning.find(consent_request.id, STRANGER.principal) is None
-    assert await process.provisioning.find(consent_request.id, harness.caller.principal) == consent_request
+    assert await process.provisioning.find(consent_request.id, stranger) is None
+    assert await process.provisioning.find(consent_request.id, harness.caller) == consent_request
 
 
 async def test_a_consent_request_of_another_nextclouds_server_is_not_continued_here(
@@ -500,7 +506,7 @@ async def test_a_consent_request_expires_and_says_so(harness: ProcessHost, proce
     open_before = await process.provisioning.finished([consent_request.id])
     harness.clock.forward(module.LIFETIME.total_seconds())
 
-    found = await process.provisioning.find(consent_request.id, harness.caller.principal)
+    found = await process.provisioning.find(consent_request.id, harness.caller)
     await process.provisioning.expire()
 
     assert open_before == []
