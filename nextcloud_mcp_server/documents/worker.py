@@ -7,6 +7,7 @@ user and no way out.
 
 import io
 import logging
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -24,6 +25,8 @@ SMALL_BYTES: Final = 1_048_576
 SMALL_CPU_SECONDS: Final = 8
 #: After the start only Python's modules have to be opened.
 OPEN_FILES: Final = 32
+#: Added to the server's own: its other calls take milliseconds and come first.
+NICENESS: Final = 10
 
 _READERS: Final[dict[Kind, str]] = {
     "pdf": "pdf",
@@ -41,6 +44,9 @@ _READERS: Final[dict[Kind, str]] = {
 def main(kind: Kind) -> None:
     """Read the document on stdin."""
     limit(limits_of_system())
+    # Windows has no such function.
+    with suppress(AttributeError):
+        os.nice(NICENESS)
     # Log messages of a library would mix with the worker's own messages.
     logging.disable()
     document = sys.stdin.buffer.read()

@@ -1,7 +1,9 @@
 """Documents made to hurt anyone who opens them: refused, or ended, in bounded memory and time."""
 
 import io
+import os
 import struct
+import subprocess
 import sys
 import tracemalloc
 import zipfile
@@ -290,6 +292,22 @@ async def test_the_worker_has_no_secret_no_file_to_write_and_little_memory(
     assert b"canary" not in found.text
     assert found.text.split(b"\n", 1)[0].endswith(b"/")
     assert b"no file\nno memory\n" in found.text
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such priorities")
+async def test_the_worker_comes_after_the_server_where_the_processor_is_busy() -> None:
+    """It ran at the server's own priority, and took half of a processor from the calls of all users."""
+    behind, seen = min(19, os.nice(0) + worker.NICENESS), list[int]()
+    command = [*process.COMMAND, "html"]
+    async with await anyio.open_process(command, env={}, cwd=process.TOP, stdin=subprocess.PIPE) as started:
+        with anyio.fail_after(60):
+            while seen[-1:] != [behind]:
+                await anyio.sleep(0.01)
+                seen.append(os.getpriority(os.PRIO_PROCESS, started.pid))
+        started.kill()
+
+    assert seen[-1] == behind
 
 
 @pytest.mark.process
