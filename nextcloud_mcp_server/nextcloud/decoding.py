@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from sys import getsizeof
 from typing import Any, Final, TypeVar, cast
 
 import httpx2
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nextcloud_mcp_server import errors
 from nextcloud_mcp_server.formats import json_pieces, untrusted
@@ -17,6 +18,9 @@ _T = TypeVar("_T")
 MAX_ELEMENTS = 600_000
 #: A long response is parsed in pieces of so many bytes, each in about a millisecond.
 _PIECE_BYTES: Final = 32_768
+#: The memory of one parsed list, as `_memory` estimates it: 40,000 conversations with short names take less.
+_MOST_MEMORY: Final = 67_108_864
+_MODEL_BYTES: Final = 1_200
 
 
 def decoded(response: httpx2.Response, kind: TypeAdapter[_T]) -> _T:
@@ -45,9 +49,7 @@ async def decoded_aside(response: httpx2.Response, kind: TypeAdapter[_T], *, uid
 
 def _checked(content: bytes, parse: Callable[[bytes], _T]) -> _T:
     if untrusted.has_more_elements(content, MAX_ELEMENTS):
-        raise errors.TooLarge(
-            "Nextcloud's answer has more parts than this server reads at once. Ask for less."
-        )
+        raise _too_many_parts()
     try:
         return parse(content)
     except ValidationError:
@@ -58,9 +60,17 @@ def _checked(content: bytes, parse: Callable[[bytes], _T]) -> _T:
         ) from None
 
 
+def _too_many_parts() -> errors.TooLarge:
+    return errors.TooLarge("Nextcloud's answer has more parts than this server reads at once. Ask for less.")
+
+
 def _in_pieces(kind: TypeAdapter[_T], content: bytes) -> _T:
-    """Parse a list in pieces, between which other requests have their turn; parse anything else at once."""
-    whole, items = None, list[Any]()
+    """Parse a list in pieces, between which other requests have their turn; parse anything else at once.
+
+    Raises:
+      TooLarge: The list takes too much memory.
+    """
+    whole, items, memory = None, list[Any](), 0
     try:
         for piece in json_pieces.pieces(content, _PIECE_BYTES):
             parsed = kind.validate_json(piece)
@@ -70,6 +80,9 @@ def _in_pieces(kind: TypeAdapter[_T], content: bytes) -> _T:
                 whole, items = parsed, found
             else:
                 items += found
+            memory += _memory(found)
+            if memory > _MOST_MEMORY:
+                raise _too_many_parts()
             pace.give_way_in_thread()
     except ValueError:
         whole = None
@@ -80,3 +93,15 @@ def _items_of(parsed: object) -> list[Any] | None:
     """Return the list in a parsed response, which may be in the envelope of OCS; None without one."""
     data = getattr(getattr(parsed, "ocs", None), "data", parsed)
     return cast("list[Any]", data) if isinstance(data, list) else None
+
+
+def _memory(value: object) -> int:
+    """Estimate the bytes of memory of a parsed value; a text with one emoji takes four for each letter."""
+    if isinstance(value, str):
+        return getsizeof(value)
+    if isinstance(value, BaseModel):
+        return _MODEL_BYTES + sum(map(_memory, value.__dict__.values()))
+    if isinstance(value, (list, dict)):
+        inner = cast("dict[str, object] | list[object]", value)
+        return getsizeof(inner) + sum(map(_memory, inner.values() if isinstance(inner, dict) else inner))
+    return 0

@@ -92,3 +92,31 @@ async def test_others_have_their_turn_many_times_while_a_long_list_is_parsed(
 async def test_a_long_response_that_does_not_fit_is_a_fault_of_the_server(content: bytes) -> None:
     with pytest.raises(errors.ServerFault, match="unreadable"):
         await decoded_aside(httpx2.Response(200, content=content), ROWS, uid="alice")
+
+
+@pytest.mark.parametrize(
+    ("letter", "fits"), [("n", True), ("😀" + "n", False)], ids=["short letters", "letters of four bytes"]
+)
+async def test_a_list_that_takes_too_much_memory_is_refused_while_it_is_parsed(
+    letter: str, *, fits: bool
+) -> None:
+    """40,000 names of 244 letters took 120 MB, since one emoji makes each letter of a name four bytes long."""
+    rows = [{"id": number, "title": letter + "n" * 240} for number in range(40_000)]
+    response = answered({"ocs": {"meta": META, "data": rows}})
+
+    if fits:
+        assert len((await decoded_aside(response, IN_ENVELOPE, uid="alice")).ocs.data) == 40_000
+    else:
+        with pytest.raises(errors.TooLarge, match="Ask for less"):
+            await decoded_aside(response, IN_ENVELOPE, uid="alice")
+
+
+async def test_what_lies_within_items_counts_as_memory_too() -> None:
+    class Stack(BaseModel):
+        cards: dict[str, list[Row]]
+
+    rows = [{"id": number} for number in range(30_000)]
+    response = answered([{"cards": {"a": rows, "b": rows}}])
+
+    with pytest.raises(errors.TooLarge, match="Ask for less"):
+        await decoded_aside(response, TypeAdapter(list[Stack]), uid="alice")
