@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
 from heapq import merge
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -46,7 +46,32 @@ async def aside(
         return work()
     slot = _SLOTS.setdefault(uid, _UserSlot())
     async with slot.parsing if is_parsing else nullcontext(), slot.lock:
-        return await to_thread.run_sync(work)
+        return await _in_thread(work)
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    found = await to_thread.run_sync(_outcome, work)
+    if isinstance(found, _Failed):
+        try:
+            raise found.error
+        finally:
+            # The error keeps this frame, which must not keep the error.
+            del found
+    return found
+
+
+class _Failed(NamedTuple):
+    """An error without the frames in which it was raised: they hold what the work had made, which may be megabytes."""
+
+    error: Exception
+
+
+def _outcome(work: Callable[[], Result]) -> Result | _Failed:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - raised again by who waits for the work
+        error.__context__ = None
+        return _Failed(error.with_traceback(None))
 
 
 async def aside_for(items: Collection[object], work: Callable[[], Result], *, uid: str) -> Result:
