@@ -84,9 +84,15 @@ def _in_pieces(kind: TypeAdapter[_T], content: bytes) -> _T:
             if memory > _MOST_MEMORY:
                 raise _too_many_parts()
             pace.give_way_in_thread()
+    except ValidationError:
+        # Nor would the whole fit, and what was made of it takes as much memory again.
+        raise
     except ValueError:
         whole = None
-    return kind.validate_json(content) if whole is None else whole
+    if whole is not None:
+        return whole
+    items.clear()
+    return kind.validate_json(content)
 
 
 def _items_of(parsed: object) -> list[Any] | None:
