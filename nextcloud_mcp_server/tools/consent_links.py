@@ -32,7 +32,7 @@ _RUN = re.compile(rf"""(?i)[^{_ASCII_BLANK}<>"']+(?:{_SPACES}[^{_ASCII_BLANK}<>"
 #: Markdown ends a link at none of these, and HTML only at the kind of quote that began it.
 _TOKEN = re.compile(rf"(?i)[^{_ASCII_BLANK}]+(?:{_SPACES}[^{_ASCII_BLANK}]+)*")
 _DELIMITED = re.compile(
-    r"""(?i)(?<=[<"'])[ \t\n\r]*+(?:[a-z][a-z0-9+.-]*+:|www\.|[/\\&%])[^<>"']*+(?=[>"'])""",
+    r"""(?i)(?<=[<"'])[ \t\n\r]*+(?:[a-z][a-z0-9+.\t\n\r-]*+:|www\.|[/\\&%])[^<>"']*+(?=[>"'])""",
 )
 _CUT_WORDS = re.compile(r"[()\[\]\s]")
 _CUT_RUNS = re.compile("[<>\"']")
@@ -66,7 +66,7 @@ _OF_LINKS = re.compile(r"[/\\%&?;#]")
 _HINTS = ("flow", "oauth", "author", "%", "&")
 _HINT = re.compile(
     r"(?:client\\*[ ._+\[]\\*id|user\\*[ ._+\[]\\*code)|"
-    r"""[<"'](?: |\\[nrt])*+(?:[a-z][a-z0-9+.-]*+:|www\.|[/\\])[^<>"']*\\[nrt]"""
+    r"""[<"'](?: |\\[nrt])*+(?:[a-z](?:[a-z0-9+.-]|\\[nrt])*+:|www\.|[/\\])[^<>"']*\\[nrt]"""
 )
 
 

@@ -86,6 +86,34 @@ def test_a_link_is_removed_however_it_is_quoted(text: str, left: str) -> None:
     assert neutralise_links(text) == left
 
 
+#: Links to consent pages of every kind.
+LINKS = [
+    "https://mcp.example.org/oauth/provision?elicitationId=1",
+    "http://c.example.org/login/v2/flow/abc",
+    "https://c.example.org/index.php/apps/oauth2/authorize?client_id=1&response_type=code",
+    "https://id.example.org/go?client_id=1&response_type=code",
+    "//c.example.org/login/flow",
+]
+
+
+@given(
+    link=st.sampled_from(LINKS),
+    blanks=st.lists(st.tuples(st.integers(0, 60), st.sampled_from("\t\n\r")), min_size=1, max_size=6),
+    quotes=st.sampled_from(['""', "''", "<>"]),
+)
+def test_a_quoted_link_is_removed_wherever_white_space_stands_that_browsers_drop(
+    link: str, blanks: list[tuple[int, str]], quotes: str
+) -> None:
+    """URL Standard, 4.4: a browser removes tabs and newlines from the whole address, its scheme too."""
+    spaced = link
+    for place, blank in blanks:
+        spaced = spaced[: place % len(link)] + blank + spaced[place % len(link) :]
+    text = f"href={quotes[0]}{spaced}{quotes[1]}"
+
+    assert NEUTRALISED in neutralise_links(text)
+    assert may_hold_link(answer.compact({"text": text}))
+
+
 @pytest.mark.parametrize(
     "text",
     [
