@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -33,6 +34,9 @@ AT_ONCE: Final = 3
 KEPT_SECONDS: Final = 600.0
 KEPT_BYTES: Final = 16_777_216
 KEPT_TEXTS: Final = 200
+#: Two changes in one second that leave the size the same give one etag on many storages. So the text of a file that
+#: changed so recently, by this server's clock, is not cached.
+FRESH_SECONDS: Final = 10
 
 _COULD_NOT: Final[dict[End, str]] = {
     "password": "is locked with a password, so its text can't be read; the person can store it without one",
@@ -111,10 +115,15 @@ class Documents:
     """Extracts the text of documents and caches the latest texts."""
 
     def __init__(
-        self, read: Read = process.extract, *, clock: Callable[[], float] = anyio.current_time
+        self,
+        read: Read = process.extract,
+        *,
+        clock: Callable[[], float] = anyio.current_time,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._read = read
         self._clock = clock
+        self._now = now
         self._limit = anyio.CapacityLimiter(AT_ONCE)
         self._slots = WeakValueDictionary[str, _Slot]()
         self._kept = OrderedDict[_Key, tuple[float, DocumentText]]()
@@ -137,7 +146,10 @@ class Documents:
         async with slot.lock:
             if known := self._known(key):
                 return known
+            settled = self._now().timestamp() - FRESH_SECONDS
             found = await self._fetch(nc, entry, kind, progress)
+            if (found.version.seconds or 0) >= settled:
+                return found
             # By the version that was read: the file may have changed after it was looked up.
             self._keep((nc.uid, entry.path, str(found.version), kind), found)
             return found

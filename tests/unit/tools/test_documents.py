@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterable, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import httpx2
@@ -71,7 +72,8 @@ async def test_html_that_is_no_file_is_read_with_the_same_care(
 
 
 def sandbox_with(path: str, data: bytes) -> tuple[Account, Sandbox]:
-    sandbox = Sandbox.demo(one_second_etags=False)
+    # Its files were written an hour ago, so their texts are cached.
+    sandbox = Sandbox.demo(clock=lambda: datetime.now(UTC) - timedelta(hours=1), one_second_etags=False)
     sandbox.state.users["alice"].files.put(path, data)
     return account_in(sandbox), sandbox
 
@@ -184,6 +186,24 @@ async def test_texts_are_forgotten_after_a_while_and_when_there_are_too_many() -
     await reading(account, "a.html", documents)
 
     assert len(reader.kinds) == 4
+
+
+async def test_a_document_that_has_just_changed_is_read_anew_though_its_etag_stays() -> None:
+    """Nextcloud's etag of two writes within one second is the same if the size is, too."""
+    now = datetime.fromtimestamp(SECONDS + 1, UTC)
+    headers = {"ETag": '"e1"', "Last-Modified": MOMENT, "Content-Length": "4"}
+    listed = multistatus([entry("a.html", size=4)])
+    bodies = (b"<p>a", b"<p>b", b"<p>c")
+    answers = [(listed, httpx2.Response(200, headers=headers, content=body)) for body in bodies]
+    account = account_over(network(*(each for pair in answers for each in pair), listed))
+    documents = Documents(Reader(), now=lambda: now)
+
+    first = await reading(account, "a.html", documents)
+    second = await reading(account, "a.html", documents)
+    now += timedelta(minutes=1)
+    third, fourth = [await reading(account, "a.html", documents) for _ in range(2)]
+
+    assert [each.content for each in (first, second, third, fourth)] == ["a\n", "b\n", "c\n", "c\n"]
 
 
 async def test_two_calls_for_one_document_read_it_once() -> None:
