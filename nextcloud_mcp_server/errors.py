@@ -162,7 +162,9 @@ class AlreadyAnswered(SignInRefused):
 
 
 class OtherBrowser(SignInRefused):
-    """A sign-in came back in another browser than the one that began it; it was ended for both."""
+    """A sign-in came back in another browser; it was ended for both, with its session (`sign_in_id`)."""
+
+    sign_in_id = ""
 
 
 class NotAMember(SignInRefused):

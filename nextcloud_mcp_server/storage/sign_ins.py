@@ -97,7 +97,22 @@ class SignInRepository:
 
     async def delete(self, token: str) -> None:
         """End one browser session, and the flows begun in it."""
-        token_hash = hash_of(token)
+        await self.delete_by_id(hash_of(token))
+
+    async def end_of_other_browser(self, state: str, *, flow: str) -> bool:
+        """End the session that the sign-in of a `state` gave to another browser; return whether there was one.
+
+        Such a session was stored with `flow` as `sub` and `state` as `sid`, where no issuer has ids of its own.
+        """
+        other = sign_ins.c.sid_hash == hash_of(state), sign_ins.c.sub_hash != hash_of(flow)
+        async with self._transactions.reading() as connection:
+            found = (await connection.execute(select(sign_ins.c.token_hash).where(*other))).scalars().all()
+        for token_hash in found:
+            await self.delete_by_id(token_hash)
+        return bool(found)
+
+    async def delete_by_id(self, token_hash: str) -> None:
+        """End the browser session with this id, whoever's it is, and the flows begun in it."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.token_hash == token_hash))
             await connection.execute(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx2
 import pytest
 
@@ -76,6 +77,27 @@ async def test_builtin_ends_the_sign_in_in_the_attackers_browser_too(
         await authorization.authorization.check_callback(params, browser=ATTACKER)
 
     assert await authorization.grant("victim") is None
+
+
+@pytest.mark.parametrize("victim", ["", VICTIM])
+async def test_builtin_ends_the_session_of_an_attacker_who_was_faster_when_the_victim_brings_the_code(
+    authorization: AuthorizationFixture, victim: str
+) -> None:
+    start = await authorization.consent_service.begin_sign_in("account")
+    params = authorization.provider.confirm(start.url, "victim")
+    attacker = start.flow.get_secret_value()
+    stolen = await authorization.consent_service.finish_sign_in(attacker, params)
+    token = stolen.token.get_secret_value()
+    with pytest.raises(SignInRefused) as again:
+        await authorization.consent_service.finish_sign_in(attacker, params)
+    before = await authorization.consent_service.signed_in(token)
+
+    with pytest.raises(OtherBrowser):
+        await authorization.consent_service.finish_sign_in(victim, params)
+
+    assert not isinstance(again.value, OtherBrowser)
+    assert before is not None
+    assert await authorization.consent_service.signed_in(token) is None
 
 
 @pytest.mark.parametrize("failure", [None, Unreachable("away"), GrantRefused("no")])
@@ -374,6 +396,51 @@ async def test_a_sign_in_that_the_victim_brings_back_is_exchanged_once_and_worth
 
     assert len(people.issuer.token_requests()) == 1
     assert await people.consent_service.signed_in(start.flow.get_secret_value()) is None
+
+
+async def test_a_sign_in_that_the_attacker_finished_first_ends_when_the_victim_brings_it_back(
+    people: ConsentSetup,
+) -> None:
+    start = await people.consent_service.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    stolen = await people.consent_service.finish_sign_in(start.flow.get_secret_value(), params)
+    token = stolen.token.get_secret_value()
+    before = await people.consent_service.signed_in(token)
+
+    with pytest.raises(OtherBrowser):
+        await people.consent_service.finish_sign_in("", params)
+
+    assert before is not None
+    assert await people.consent_service.signed_in(token) is None
+
+
+async def test_a_sign_in_ends_that_comes_back_in_two_browsers_at_once(people: ConsentSetup) -> None:
+    start = await people.consent_service.begin_sign_in("account")
+    params = people.issuer.sign_in(start.url, "victim")
+    refused = list[Exception]()
+
+    async def finish(flow: str) -> None:
+        try:
+            await people.consent_service.finish_sign_in(flow, params)
+        except SignInRefused as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as group:
+        for flow in (start.flow.get_secret_value(), ""):
+            group.start_soon(finish, flow)
+
+    assert len(refused) == 2
+
+
+async def test_a_second_callback_in_the_own_browser_does_not_end_the_sign_in(people: ConsentSetup) -> None:
+    start = await people.consent_service.begin_sign_in("account")
+    params, flow = people.issuer.sign_in(start.url, "alice"), start.flow.get_secret_value()
+    done = await people.consent_service.finish_sign_in(flow, params)
+
+    with pytest.raises(SignInRefused, match="used already"):
+        await people.consent_service.finish_sign_in(flow, params)
+
+    assert await people.consent_service.signed_in(done.token.get_secret_value()) is not None
 
 
 async def test_a_sign_in_of_the_victim_is_worth_nothing_though_the_provider_was_away(

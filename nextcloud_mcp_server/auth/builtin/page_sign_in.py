@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import AGAIN, CallbackResult, NextcloudSignIn
+from nextcloud_mcp_server.auth.builtin.nextcloud_sign_in import (
+    AGAIN,
+    OTHER_BROWSER,
+    CallbackResult,
+    NextcloudSignIn,
+)
 from nextcloud_mcp_server.auth.consent.callback import Params
 from nextcloud_mcp_server.auth.consent.code_exchange import ExchangedTokens
 from nextcloud_mcp_server.auth.consent.sign_in_flow import Person
 from nextcloud_mcp_server.auth.consent.views import SignInStart
 from nextcloud_mcp_server.auth.oauth_client import new_secret
-from nextcloud_mcp_server.errors import SignInRefused
+from nextcloud_mcp_server.errors import OtherBrowser, SignInRefused
 from nextcloud_mcp_server.storage.oauth_records import CompletedTransaction
 from nextcloud_mcp_server.storage.records import Elicitation, PendingGrant, PendingGrantState
 
@@ -33,6 +38,7 @@ class PageReturned:
     callback: CallbackResult
     flow: str
     session: SecretStr
+    state: str
 
     @property
     def target(self) -> str:
@@ -65,9 +71,18 @@ class PageSignIn:
         return SignInStart(url=url, flow=flow)
 
     async def check_callback(self, flow: str, params: Params) -> PageReturned:
-        """Check the parameters of a callback; see `NextcloudSignIn.check_callback`."""
-        callback = await self._sign_in.check_callback(params, browser=flow, kind="page")
-        return PageReturned(callback, flow, new_secret())
+        """Check the parameters of a callback; see `NextcloudSignIn.check_callback`.
+
+        If another browser has finished this sign-in, its session is ended: the code was in two browsers.
+        """
+        state = next(iter(params.get("state", ())), "")
+        try:
+            callback = await self._sign_in.check_callback(params, browser=flow, kind="page")
+        except SignInRefused:
+            if await self._database.sign_ins.end_of_other_browser(state, flow=flow):
+                raise OtherBrowser(OTHER_BROWSER) from None
+            raise
+        return PageReturned(callback, flow, new_secret(), state)
 
     async def knows(self, state: str) -> bool:
         """Tell whether a `state` was made here, for a page or for a client: both are in one table."""
@@ -80,7 +95,9 @@ class PageSignIn:
         async def keep(completed: CompletedTransaction, given: ExchangedTokens) -> Person:
             await self._keep(completed, given, session)
             uid = completed.principal.subject
-            return Person(completed.principal, completed.display_name or uid, uid)
+            return Person(
+                completed.principal, completed.display_name or uid, uid, sub=returned.flow, sid=returned.state
+            )
 
         return await self._sign_in.exchange_code(returned.callback, browser=returned.flow, keep=keep)
 

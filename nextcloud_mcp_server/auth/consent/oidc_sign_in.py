@@ -35,7 +35,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     Unsealable,
 )
-from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed
+from nextcloud_mcp_server.storage.crypto import KeyRing, Sealed, hash_of
 from nextcloud_mcp_server.storage.records import Principal
 
 if TYPE_CHECKING:
@@ -133,10 +133,12 @@ class SignIn:
         if metadata.code_challenge_methods and "S256" not in metadata.code_challenge_methods:
             # RFC 7636 §4.4.1: "plain" protects nothing once an attacker has seen the request.
             raise IssuerUnavailable("The identity provider offers PKCE without S256; tell the operator.")
-        verifier, nonce = new_secret(), new_secret()
+        verifier, nonce, session = new_secret(), new_secret(), new_secret()
         expires_at = self._clock() + FLOW_LIFETIME
-        # Sealed into the state, so that a code that reaches another browser can be exchanged and ended there.
-        state = self._sealed([new_secret(), verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
+        # Sealed into the state, so that a code that reaches another browser can be exchanged and ended there, and the
+        # session that the sign-in has given already.
+        ended_by = SecretStr(hash_of(session.get_secret_value()))
+        state = self._sealed([ended_by, verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
         url = oauth_client.authorize_url(
             metadata.authorization_endpoint,
             client_id=self._client.client_id,
@@ -148,7 +150,7 @@ class SignIn:
             # OpenID Connect Core §3.1.2.1; every provider supports it, unlike `select_account`.
             extra={"prompt": "login"} if another else None,
         )
-        kept = [state, verifier, nonce, new_secret()]
+        kept = [state, verifier, nonce, session]
         return SignInStart(url=url, flow=self._sealed(kept, target, expires_at.timestamp()))
 
     def _sealed(
@@ -177,8 +179,11 @@ class SignIn:
             given = only_value(params, "state") or ""
             kept = self._kept(flow, given)
             if kept is None:
-                ours = await self._end_code(given, params)
-                raise OtherBrowser(_OTHER_BROWSER) if ours else SignInRefused(_AGAIN)
+                if not await self._end_code(given, params):
+                    raise SignInRefused(_AGAIN)
+                refused = OtherBrowser(_OTHER_BROWSER)
+                refused.sign_in_id = self._unsealed(given, _STATE_PLACE)[0]
+                raise refused
             try:
                 code = await self._code(params, until=kept.until)
             except SignInRefused:

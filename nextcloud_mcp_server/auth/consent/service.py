@@ -31,9 +31,11 @@ from nextcloud_mcp_server.errors import (
     ConfigurationError,
     ElicitationUnknown,
     InvalidInput,
+    OtherBrowser,
     SignInRefused,
 )
 from nextcloud_mcp_server.nextcloud.picture import Picture
+from nextcloud_mcp_server.storage.crypto import hash_of
 from nextcloud_mcp_server.storage.records import Elicitation, OpenSignIn, PendingGrant, SignedIn
 
 if TYPE_CHECKING:
@@ -144,7 +146,11 @@ class ConsentService:
             SignInRefused: The callback failed a check.
             IssuerUnavailable: The identity provider could not be asked.
         """
-        returned = await self._sign_in.check_callback(flow, params)
+        try:
+            returned = await self._sign_in.check_callback(flow, params)
+        except OtherBrowser as refused:
+            await self._end_in_both(refused.sign_in_id)
+            raise
         token = returned.session
         async with spent_unless_used(self._database.spent_codes, params):
             if await self._database.sign_ins.find(token.get_secret_value()) is not None:
@@ -164,7 +170,18 @@ class ConsentService:
         await self._database.sign_ins.create(
             token.get_secret_value(), signed_in, sub=person.sub, sid=person.sid
         )
+        if await self._database.spent_codes.is_spent(hash_of(token.get_secret_value())):
+            # It came back in another browser, too, while this one exchanged the code.
+            await self.sign_out(token.get_secret_value())
+            raise OtherBrowser("This sign-in came back in two browsers, so it was ended in both.")
         return SignInDone(token=token, signed_in=signed_in, target=returned.target)
+
+    async def _end_in_both(self, sign_in_id: str) -> None:
+        """End the browser session that a sign-in has given, or gives at this moment, to another browser."""
+        if sign_in_id:
+            await self._database.spent_codes.spend([sign_in_id])
+            await self._database.sign_ins.delete_by_id(sign_in_id)
+        await self._grant_flow.end_discarded()
 
     async def signed_in(self, token: str, *, is_callback: bool = False) -> SignedIn | None:
         """Return the user of a browser session; None without a session, or after its end.
