@@ -6,10 +6,10 @@ the attacker's browser. So the first callback that brings it to the wrong browse
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import anyio
 import httpx2
 import pytest
 
@@ -21,6 +21,7 @@ from nextcloud_mcp_server.errors import (
     SignInRefused,
     Unreachable,
 )
+from nextcloud_mcp_server.storage.records import SignedIn
 from tests.authorization_fixtures import CLIENT, COOKIE, AuthorizationFixture, open_authorization
 from tests.consent_fixtures import Browser, ConsentSetup
 from tests.issuer_fake import ISSUER, Params
@@ -414,22 +415,32 @@ async def test_a_sign_in_that_the_attacker_finished_first_ends_when_the_victim_b
     assert await people.consent_service.signed_in(token) is None
 
 
-async def test_a_sign_in_ends_that_comes_back_in_two_browsers_at_once(people: ConsentSetup) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_sign_in_ends_that_comes_back_in_two_browsers_at_once(
+    people: ConsentSetup, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """The attacker's session is stored before or after the victim's callback looks for it."""
     start = await people.consent_service.begin_sign_in("account")
-    params = people.issuer.sign_in(start.url, "victim")
-    refused = list[Exception]()
+    params, attacker = people.issuer.sign_in(start.url, "victim"), start.flow.get_secret_value()
+    sign_ins = people.database.sign_ins
+    create, stored = sign_ins.create, list[str]()
 
-    async def finish(flow: str) -> None:
-        try:
-            await people.consent_service.finish_sign_in(flow, params)
-        except SignInRefused as error:
-            refused.append(error)
+    async def meanwhile(token: str, signed_in: SignedIn, *, sub: str | None, sid: str | None) -> None:
+        stored.append(token)
+        steps = [partial(create, token, signed_in, sub=sub, sid=sid), bring]
+        for step in steps[::-1] if first else steps:
+            await step()
 
-    async with anyio.create_task_group() as group:
-        for flow in (start.flow.get_secret_value(), ""):
-            group.start_soon(finish, flow)
+    async def bring() -> None:
+        with pytest.raises(OtherBrowser):
+            await people.consent_service.finish_sign_in("", params)
 
-    assert len(refused) == 2
+    monkeypatch.setattr(sign_ins, "create", meanwhile)
+    with pytest.raises(OtherBrowser):
+        await people.consent_service.finish_sign_in(attacker, params)
+
+    assert len(stored) == 1
+    assert await people.consent_service.signed_in(stored[0]) is None
 
 
 async def test_a_second_callback_in_the_own_browser_does_not_end_the_sign_in(people: ConsentSetup) -> None:
