@@ -419,7 +419,7 @@ async def test_a_transaction_of_no_user_is_shown_to_no_browser(
     page = await http.get(f"{builtin_app.url}/authorize/confirm", params={"transaction": auth_transaction})
 
     assert page.status_code == 403
-    assert "Nothing was connected" in page.text
+    assert "This browser connected nothing" in page.text
 
 
 async def test_the_pages_speak_german_too(

@@ -455,7 +455,7 @@ async def test_a_callback_is_accepted_once_and_in_one_browser(
     assert (refused.status_code, ended.status_code, second.status_code) == (403, 403, 403)
     assert "This began in another browser" in refused.text
     assert first.headers["location"].startswith("/authorize/confirm?")
-    assert "Nothing was connected" in second.text
+    assert "This browser connected nothing" in second.text
 
 
 async def test_a_user_in_none_of_the_groups_is_told_so_and_so_is_the_client(
