@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio import to_thread
 
+from nextcloud_mcp_server.errors import NextcloudMcpError
 from nextcloud_mcp_server.nextcloud import pace
 
 #: Texts of so many characters together are worked on at once: that takes less time than a thread.
@@ -61,15 +62,15 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
 
 
 class _Failed(NamedTuple):
-    """An error without the frames in which it was raised: they hold what the work had made, which may be megabytes."""
+    """A refusal without the frames in which it was raised: they hold what the work had made, which may be megabytes."""
 
-    error: Exception
+    error: NextcloudMcpError
 
 
 def _outcome(work: Callable[[], Result]) -> Result | _Failed:
     try:
         return work()
-    except Exception as error:  # noqa: BLE001 - raised again by who waits for the work
+    except NextcloudMcpError as error:  # others are faults of this server, whose frames the log shows
         error.__context__ = None
         return _Failed(error.with_traceback(None))
 

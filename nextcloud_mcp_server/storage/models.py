@@ -166,7 +166,8 @@ class OutboxColumns(LeasedColumns):
 class SignInColumns(PersonColumns):
     """A browser session. Only the hash of its cookie's value is stored.
 
-    `sub_hash` and `sid_hash` are hashes of the issuer's ids of the user and of their session there.
+    `sub_hash` and `sid_hash` are hashes of the issuer's ids of the user and of their session there; in `builtin` of
+    the browser's own value and of the `state` of the sign-in.
     """
 
     token_hash: Named[str] = Column(String, primary_key=True)

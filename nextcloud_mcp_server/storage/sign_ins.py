@@ -31,7 +31,8 @@ class SignInRepository:
     ) -> None:
         """Store a browser session. `token` is new and random; only its hash is stored.
 
-        `sub` and `sid` are the issuer's ids of the user and their session, for its logouts.
+        `sub` and `sid` are the issuer's ids of the user and their session, for its logouts. In `builtin` there are
+        none, and they are the values of `end_of_other_browser`.
         """
         principal, token_hash = signed_in.principal, hash_of(token)
         seal = self._transactions.keys.at("sign_ins", principal, token_hash)
@@ -112,7 +113,7 @@ class SignInRepository:
         return bool(found)
 
     async def delete_by_id(self, token_hash: str) -> None:
-        """End the browser session with this id, whoever's it is, and the flows begun in it."""
+        """End the browser session with this id, of any user, and the flows begun in it."""
         async with self._transactions.writing() as connection:
             await connection.execute(delete(sign_ins).where(sign_ins.c.token_hash == token_hash))
             await connection.execute(

@@ -137,8 +137,8 @@ class SignIn:
         expires_at = self._clock() + FLOW_LIFETIME
         # Sealed into the state, so that a code that reaches another browser can be exchanged and ended there, and the
         # session that the sign-in has given already.
-        ended_by = SecretStr(hash_of(session.get_secret_value()))
-        state = self._sealed([ended_by, verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
+        session_id = SecretStr(hash_of(session.get_secret_value()))
+        state = self._sealed([session_id, verifier, nonce], expires_at.timestamp(), place=_STATE_PLACE)
         url = oauth_client.authorize_url(
             metadata.authorization_endpoint,
             client_id=self._client.client_id,

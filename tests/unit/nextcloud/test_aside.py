@@ -10,6 +10,7 @@ from time import sleep
 import anyio
 import pytest
 
+from nextcloud_mcp_server.errors import TooLarge
 from nextcloud_mcp_server.nextcloud.aside import aside, aside_for, sorted_aside
 
 
@@ -53,17 +54,27 @@ async def test_what_work_had_made_is_free_as_soon_as_its_error_is_handled() -> N
         try:
             int("no number")
         except ValueError:
-            raise KeyError("too large") from None
+            raise TooLarge("too large") from None
 
     gc.disable()
     try:
-        with pytest.raises(KeyError, match="too large"):
+        with pytest.raises(TooLarge, match="too large"):
             await aside(work, uid="alice")
         is_free = made[0]() is None
     finally:
         gc.enable()
 
     assert is_free
+
+
+async def test_the_place_of_an_unexpected_error_in_a_thread_can_be_found_in_the_log() -> None:
+    def work() -> None:
+        raise KeyError("a fault")
+
+    with pytest.raises(KeyError, match="a fault") as caught:
+        await aside(work, uid="alice")
+
+    assert "work" in [entry.name for entry in caught.traceback]
 
 
 async def test_work_on_parsed_responses_comes_before_more_parsing() -> None:
